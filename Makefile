@@ -1,0 +1,36 @@
+# make demo     install and see CRATE-MAE work on data that needs no download
+# make test     install what testing needs and run the suite; make test-all adds what is marked slow
+# make lint     format and style by ruff, types by mypy
+# make install  the environment alone
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
+
+.PHONY: install demo test test-all lint clean
+
+install: .venv/installed
+demo: .venv/installed
+	$(BIN)/crate-mae demo --out runs/demo
+test: .venv/installed-test
+	$(BIN)/python -m pytest -m "not slow"
+test-all: .venv/installed-test
+	$(BIN)/python -m pytest
+lint: .venv/installed-lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+clean:
+	rm -rf .venv runs build dist
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "crate-mae needs Python 3.11 or later: make PYTHON=/path/to/it")'
+	$(PYTHON) -m venv .venv
+.venv/installed: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) -e .
+	touch $@
+.venv/installed-test: .venv/installed
+	$(PIP) -e '.[test]'
+	touch $@
+.venv/installed-lint: .venv/installed
+	$(PIP) -e '.[lint]'
+	touch $@

@@ -1,0 +1,77 @@
+"""Pictures to tensors and back, by Pillow: gray, alpha, palette, CMYK and 16-bit ones too."""
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torch import Tensor
+
+from crate_mae.errors import UserError
+from crate_mae.tokens import Size
+
+MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+def read(source: Image.Image | str | Path) -> Image.Image:
+    """A picture, decoded and upright; the first frame of an animated one."""
+    try:
+        image = source if isinstance(source, Image.Image) else Image.open(source)
+        image.load()
+        return ImageOps.exif_transpose(image)
+    except FileNotFoundError:
+        raise UserError(f"there is no image {source}.") from None
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        name = getattr(source, "filename", "") or ("the image" if isinstance(source, Image.Image) else source)
+        raise UserError(f"{name} can't be read as an image ({error}).") from None
+
+
+def in_mode(image: Image.Image, mode: str) -> Image.Image:
+    """The picture in mode L, RGB or RGBA, on white where it was transparent and L and RGB are not."""
+    if image.mode.startswith(("I", "F")):
+        image = _eight_bits(image)
+    if "A" in mode:
+        return image.convert(mode)
+    if image.has_transparency_data:
+        opaque = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), opaque).convert("RGB")
+    return image.convert(mode)
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """A 16-bit, 32-bit or float gray picture as 8 bits: the full scale is 1, 255 or 65535, the least that holds it."""
+    values = np.asarray(image, dtype=np.float64)
+    top = values.max(initial=0.0)
+    full = 65535.0 if image.mode.startswith("I;16") or top > 255 else 1.0 if image.mode == "F" and top <= 1 else 255.0
+    scaled = np.nan_to_num(values * (255.0 / full)).round().clip(0, 255)
+    return Image.fromarray(scaled.astype(np.uint8))
+
+
+def to_tensor(image: Image.Image, channels: int, size: Size) -> Float[Tensor, "c H W"]:
+    """Pixels in [0, 1], resized (bicubic, both sides) to height and width."""
+    if channels not in MODES:
+        raise UserError(
+            f"a picture can't fill {channels} channels; make the tensor yourself, normalised, (B, C, H, W)."
+        )
+    image = in_mode(image, MODES[channels])
+    height, width = size
+    if image.size != (width, height):
+        image = image.resize((width, height), Image.Resampling.BICUBIC)
+    pixels = torch.from_numpy(np.array(image)).reshape(height, width, channels)
+    return pixels.permute(2, 0, 1).float() / 255
+
+
+def from_tensor(pixels: Float[Tensor, "c H W"]) -> Image.Image:
+    """A picture of pixels in [0, 1]; what lies outside is clipped."""
+    if pixels.ndim != 3 or pixels.shape[0] not in MODES:
+        raise UserError(f"a picture needs a tensor (C, H, W) of 1, 3 or 4 channels, not {tuple(pixels.shape)}.")
+    array = (pixels.float().clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).cpu().numpy()
+    return Image.fromarray(array.squeeze(2) if pixels.shape[0] == 1 else array)
+
+
+def statistics(mean: tuple[float, ...], std: tuple[float, ...], like: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and deviation as tensors that broadcast over (C, H, W)."""
+    as_tensor = partial(torch.tensor, dtype=like.dtype, device=like.device)
+    return as_tensor(mean)[:, None, None], as_tensor(std)[:, None, None]

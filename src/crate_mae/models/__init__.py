@@ -1,0 +1,1 @@
+"""Models: one skeleton, several families of blocks."""

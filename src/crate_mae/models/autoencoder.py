@@ -1,0 +1,129 @@
+"""The masked autoencoder: any family of blocks, any view of the encoder's."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from crate_mae.models.config import ModelConfig
+from crate_mae.models.embedding import Handover
+from crate_mae.models.image_model import DECODER_BLOCKS, ImageModel, final_norm
+from crate_mae.models.initialise import initialise
+from crate_mae.models.layouts import Weights, official_weights
+from crate_mae.models.stack import Present, Stack, Tokens
+from crate_mae.tokens import Mask, normalise_patches, patch_statistics, unpatchify
+
+
+class MaskedAutoencoder(ImageModel):
+    """g(f(Mask(X))), and its error on the masked patches (eq:mae_loss_unreg, over these alone as in appendix B.1)."""
+
+    kind = "autoencoder"
+
+    def __init__(self, config: ModelConfig, generator: torch.Generator | None = None):
+        super().__init__(config, masks=True)
+        self.handover = Handover(config)
+        blocks = (DECODER_BLOCKS[config.family](config) for _ in range(config.decoder_depth))
+        self.decoder = Stack(blocks, final_norm(config, config.decoder_dim))
+        self.pixels = nn.Linear(config.decoder_dim, config.patch_pixels, bias=config.pixel_bias)
+        initialise(self, generator)
+
+    def forward(self, images: Tensor, mask: Tensor) -> "Completion":
+        """Complete normalised images whose patches are masked where ``mask``, (N,) or (B, N), is True."""
+        patches = self.patches(images)
+        checked = self._check(mask, images)
+        prediction = self.decode(self._encode(patches, checked), checked)
+        target = normalise_patches(patches) if self.config.norm_pix_loss else patches
+        loss = checked.mean_over_masked((prediction - target).square().mean(-1))
+        return Completion(loss, prediction, patches, checked, self.config)
+
+    def embed(self, images: Tensor, mask: Tensor | None = None) -> Tokens:
+        """Z^1, what enters the first layer: the class token, then all patches or the visible ones."""
+        return self.embedding(self.patches(images), None if mask is None else self._check(mask, images))
+
+    def encode(self, images: Tensor, mask: Tensor | None = None) -> Tokens:
+        """Z, (B, 1 + N, d) with the class token first, after the final norm if there is one.
+
+        With a mask, what the decoder is handed: all tokens, or the class token and the visible ones in patch order
+        (images with fewer visible patches than others end in padding that says nothing).
+        """
+        return self._encode(self.patches(images), None if mask is None else self._check(mask, images))
+
+    def decode(self, latent: Tokens, mask: Mask) -> Float[Tensor, "b n pixels"]:
+        """g: the encoder's tokens back to the pixels of all patches; the class token is dropped at the end."""
+        return self.pixels(self.decoder(self.handover(latent, mask))[:, 1:])
+
+    def complete(self, images: Tensor, mask: Tensor, original_known: bool = True) -> Float[Tensor, "b c H W"]:
+        """The images with their masked patches filled in.
+
+        A model trained on normalised targets predicts patches up to a mean and a deviation. These come from the masked
+        patches themselves where ``images`` holds them; say ``original_known=False`` where it does not, and they come
+        from the visible patches.
+        """
+        completion = self(images, mask)
+        return completion.completed if original_known else completion.completed_blind
+
+    def to_official(self) -> Weights:
+        """A state dict that the authors' strict load takes; a model that their layout can't hold is an error."""
+        return official_weights(self.config, self.state_dict())
+
+    def _encode(self, patches: Float[Tensor, "b n pixels"], mask: Mask | None) -> Tokens:
+        return self.encoder(self.embedding(patches, mask), self._present(mask))
+
+    def _present(self, mask: Mask | None) -> Present:
+        if mask is None or mask.present is None or self.config.encoder_sees == "all":
+            return None
+        return nn.functional.pad(mask.present, (1, 0), value=True)
+
+    def _check(self, mask: Tensor, images: Tensor) -> Mask:
+        return Mask.of(mask, len(images), self.num_patches, images.device)
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What the autoencoder makes of masked images."""
+
+    loss: Float[Tensor, ""]
+    """Mean squared error over the masked patches; zero where none is masked."""
+    prediction: Float[Tensor, "b n pixels"]
+    """Every patch as the decoder gives it, pixels in the order (row, column, channel)."""
+    patches: Float[Tensor, "b n pixels"]
+    """Every patch as it was given."""
+    mask: Mask
+    config: ModelConfig
+
+    @cached_property
+    def completed(self) -> Float[Tensor, "b c H W"]:
+        """The images with visible patches kept and masked ones predicted.
+
+        Normalised predictions are undone with the mean and deviation of the original patches.
+        """
+        if not self.config.norm_pix_loss:
+            return self._filled(self.prediction)
+        mean, std = patch_statistics(self.patches)
+        return self._filled(self.prediction * std + mean)
+
+    @cached_property
+    def completed_blind(self) -> Float[Tensor, "b c H W"]:
+        """The same without a look at the masked patches: normalised predictions are undone with the average mean and
+        deviation of each image's visible patches."""
+        if not self.config.norm_pix_loss:
+            return self.completed
+        visible = ~self.mask.masked[..., None]
+        mean, std = (
+            (value * visible).sum(1, keepdim=True) / visible.sum(1, keepdim=True)
+            for value in patch_statistics(self.patches)
+        )
+        return self._filled(self.prediction * std + mean)
+
+    @property
+    def caption(self) -> str:
+        """How a picture of ``completed`` was made, where that needs a word."""
+        if not self.config.norm_pix_loss:
+            return ""
+        return "normalised predictions shown with the mean and deviation of the original patches"
+
+    def _filled(self, prediction: Float[Tensor, "b n pixels"]) -> Float[Tensor, "b c H W"]:
+        filled = self.mask.replace(self.patches, prediction)
+        return unpatchify(filled, self.config.patch_size, self.config.grid)

@@ -1,0 +1,255 @@
+"""Weights of other projects: the authors' CRATE-MAE, He et al.'s MAE, and transformers' ViTMAE."""
+
+import argparse
+import json
+import re
+import warnings
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from crate_mae.errors import UserError
+from crate_mae.models.autoencoder import MaskedAutoencoder
+from crate_mae.models.checkpoint import read_tensors
+from crate_mae.models.config import ModelConfig, pair
+from crate_mae.models.image_model import ImageEncoder, ImageModel
+from crate_mae.models.layouts import UNUSED, Pair, Weights, mae_pairs, official_pairs
+from crate_mae.models.zoo import check_tensors, model_config, resize
+from crate_mae.tokens import Size, square_grid
+
+Source = str | Path | dict[str, Tensor] | nn.Module
+OFFICIAL_HEADS = {384: 6, 576: 12, 768: 12, 1024: 16}
+"""Heads of the authors' sizes: a state dict does not say."""
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def read_weights(source: Source) -> Weights:
+    """The state dict in a file, a training checkpoint, a dict or a model; never runs code from a file."""
+    if isinstance(source, nn.Module):
+        return dict(source.state_dict())
+    contents = source if isinstance(source, dict) else _read_file(Path(source))
+    for wrapper in ("model", "state_dict"):
+        if isinstance(contents, dict) and isinstance(contents.get(wrapper), dict):
+            contents = contents[wrapper]
+    if not isinstance(contents, dict) or not contents or not all(isinstance(v, Tensor) for v in contents.values()):
+        raise UserError(f"{_name(source)} holds no state dict: a mapping from names to tensors, bare or as 'model'.")
+    return {name.removeprefix("module."): tensor for name, tensor in contents.items()}
+
+
+def _read_file(path: Path) -> Any:
+    if path.is_dir():
+        names = [name for name in ("model.safetensors", "pytorch_model.bin") if (path / name).is_file()]
+        if not names:
+            raise UserError(f"the folder {path} has neither model.safetensors nor pytorch_model.bin.")
+        path = path / names[0]
+    if not path.is_file():
+        raise UserError(f"there is no file {path}.")
+    if path.suffix == ".safetensors":
+        return read_tensors(path)
+    try:
+        # He et al.'s training checkpoints hold their arguments; nothing else but tensors is let in.
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except (UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError, TypeError):
+        raise UserError(
+            f"{path} is truncated, no PyTorch checkpoint, or holds Python objects other than tensors and arguments; "
+            f"nothing of it was run or loaded."
+        ) from None
+
+
+def _name(source: Source) -> str:
+    return str(source) if isinstance(source, str | Path) else "the source"
+
+
+def _layers(weights: Weights, pattern: str) -> int:
+    return 1 + max((int(found[1]) for name in weights if (found := re.match(pattern, name))), default=-1)
+
+
+def _shape(weights: Weights, name: str, dims: int, source: Source) -> torch.Size:
+    tensor = weights.get(name)
+    if tensor is None or tensor.ndim != dims:
+        raise UserError(f"{_name(source)} is of another model: it has no {name} of {dims} dimensions.")
+    return tensor.shape
+
+
+def _sizes(num_patches: int, patch: Size, image_size: int | Size | None) -> tuple[Size, Size | None]:
+    """The image size that a position table is of, and the other one that was asked for, if any."""
+    asked = None if image_size is None else pair(image_size)
+    if asked is not None and (asked[0] // patch[0]) * (asked[1] // patch[1]) == num_patches:
+        return asked, None
+    grid = square_grid(num_patches)
+    if grid is None:
+        raise UserError(
+            f"the positions are of {num_patches} patches, which is no square; say image_size=(height, width)."
+        )
+    return (grid[0] * patch[0], grid[1] * patch[1]), asked
+
+
+def _import(
+    weights: Weights, pairs: list[Pair], config: ModelConfig, asked: Size | None, whole: bool, source: Source
+) -> ImageModel:
+    """Rename, check strictly and load."""
+    tensors = {pair.ours: pair.into(weights[pair.theirs], config) for pair in pairs if pair.theirs in weights}
+    unknown = weights.keys() - {pair.theirs for pair in pairs} - UNUSED
+    if unknown:
+        raise UserError(f"{_name(source)} is of another model: it has {len(unknown)} tensors such as {min(unknown)}.")
+    if asked is not None:
+        config, tensors = resize(config, tensors, asked)
+    with torch.device("meta"):
+        model = MaskedAutoencoder(config) if whole else ImageEncoder(config)
+    if not whole:
+        tensors = {name: value for name, value in tensors.items() if name in model.state_dict()}
+        warnings.warn(
+            f"{_name(source)} holds an encoder without a decoder: the result encodes, but can't complete.", stacklevel=3
+        )
+    try:
+        check_tensors(model, tensors)
+    except UserError as error:
+        raise UserError(f"{_name(source)} can't be imported: {error}") from None
+    model.load_state_dict({name: value.detach().clone() for name, value in tensors.items()}, assign=True)
+    for parameter in model.parameters():
+        parameter.requires_grad_(True)
+    return model
+
+
+# --- the authors' CRATE-MAE -----------------------------------------------------------------------------------------
+
+
+def from_official(
+    source: Source,
+    image_size: int | Size | None = None,
+    heads: int | None = None,
+    lambda_: float = 0.5,
+    eta: float = 0.1,
+    norm_pix_loss: bool = False,
+) -> ImageModel:
+    """The authors' CRATE-MAE, from a file, a training checkpoint or a state dict.
+
+    Their files say neither lambda nor eta nor the number of heads: the defaults are those of their code. A square image
+    is assumed; another ``image_size`` than the file's interpolates the positions. A file without a decoder gives an
+    encoder, with a warning that says so.
+    """
+    weights = read_weights(source)
+    dim, channels, *patch = _shape(weights, "patch_embed.proj.weight", 4, source)
+    whole = any(name.startswith("decoder_blocks.") for name in weights)
+    positions = "decoder_pos_embed" if "decoder_pos_embed" in weights else "pos_embed"
+    tokens = _shape(weights, positions, 3, source)[1]
+    size, asked = _sizes(tokens - 1, (patch[0], patch[1]), image_size)
+    heads = heads or (1 if "blocks.0.layers.0.0.fn.to_out.0.weight" not in weights else OFFICIAL_HEADS.get(dim))
+    if heads is None:
+        raise UserError(f"the file does not say how many heads a model with dim {dim} has; say heads=.")
+    config = model_config(
+        "crate_mae_base",
+        "official",
+        dim=dim,
+        depth=_layers(weights, r"blocks\.(\d+)\."),
+        decoder_depth=_layers(weights, r"decoder_blocks\.(\d+)\."),
+        heads=heads,
+        channels=channels,
+        image_size=size,
+        patch_size=(patch[0], patch[1]),
+        lambda_=lambda_,
+        eta=eta,
+        norm_pix_loss=norm_pix_loss,
+    )
+    return _import(weights, official_pairs(config, positions), config, asked, whole, source)
+
+
+# --- He et al.'s MAE and transformers' ViTMAE -----------------------------------------------------------------------
+
+
+def from_vit_mae(
+    source: Source,
+    image_size: int | Size | None = None,
+    heads: int | None = None,
+    decoder_heads: int | None = None,
+    norm_eps: float | None = None,
+    norm_pix_loss: bool | None = None,
+) -> ImageModel:
+    """A ViT-MAE of He et al. or of transformers: a file, a training checkpoint, a state dict, a transformers model or
+    the folder where one was saved.
+
+    What the weights don't say comes from the transformers configuration where there is one, and otherwise from He et
+    al.'s code: heads of 64 dimensions in the encoder, 16 of them in the decoder, norms' eps 1e-6 (1e-12 in
+    transformers' layout). A file without a decoder gives an encoder, with a warning that says so.
+    """
+    weights = read_weights(source)
+    said = _transformers_config(source)
+    if any(".layernorm_before." in name for name in weights):
+        weights = _from_transformers(weights)
+        said.setdefault("layer_norm_eps", 1e-12)
+    dim, channels, *patch = _shape(weights, "patch_embed.proj.weight", 4, source)
+    size, asked = _sizes(_shape(weights, "pos_embed", 3, source)[1] - 1, (patch[0], patch[1]), image_size)
+    eps = norm_eps or said.get("layer_norm_eps", 1e-6)
+    whole = any(name.startswith("decoder_blocks.") for name in weights)
+    decoder_dim = _shape(weights, "decoder_embed.weight", 2, source)[0] if whole else 0
+    config = model_config(
+        "vit_mae_base_he",
+        dim=dim,
+        depth=_layers(weights, r"blocks\.(\d+)\."),
+        heads=heads or said.get("num_attention_heads") or max(dim // 64, 1),
+        decoder_dim=decoder_dim,
+        decoder_depth=_layers(weights, r"decoder_blocks\.(\d+)\."),
+        decoder_heads=decoder_heads or said.get("decoder_num_attention_heads") or (16 if whole else 0),
+        decoder_map=whole,
+        channels=channels,
+        image_size=size,
+        patch_size=(patch[0], patch[1]),
+        mlp_ratio=_shape(weights, "blocks.0.mlp.fc1.weight", 2, source)[0] / dim,
+        qkv_bias="blocks.0.attn.qkv.bias" in weights,
+        norm_eps=eps,
+        final_norm_eps=eps,
+        norm_pix_loss=said.get("norm_pix_loss", False) if norm_pix_loss is None else norm_pix_loss,
+    )
+    return _import(weights, mae_pairs(config), config, asked, whole, source)
+
+
+def _transformers_config(source: Source) -> dict[str, Any]:
+    if isinstance(source, nn.Module):
+        return getattr(source, "config", argparse.Namespace(to_dict=dict)).to_dict()
+    if isinstance(source, str | Path) and (Path(source) / "config.json").is_file():
+        try:
+            said = json.loads((Path(source) / "config.json").read_text())
+        except ValueError:
+            raise UserError(f"{Path(source) / 'config.json'} can't be read as JSON.") from None
+        return said if isinstance(said, dict) else {}
+    return {}
+
+
+_TRANSFORMERS_NAMES = [
+    (r"^(vit|decoder)\.", ""),
+    (r"^embeddings\.cls_token", "cls_token"),
+    (r"^embeddings\.position_embeddings", "pos_embed"),
+    (r"^embeddings\.patch_embeddings\.projection\.", "patch_embed.proj."),
+    (r"^(encoder\.layer|layers)\.", "blocks."),
+    (r"^decoder_(layers|encoder\.layer)\.", "decoder_blocks."),
+    (r"^layernorm\.", "norm."),
+    (r"\.layernorm_before\.", ".norm1."),
+    (r"\.layernorm_after\.", ".norm2."),
+    (r"\.attention\.(attention\.)?(query|q_proj)\.", ".attn.q."),
+    (r"\.attention\.(attention\.)?(key|k_proj)\.", ".attn.k."),
+    (r"\.attention\.(attention\.)?(value|v_proj)\.", ".attn.v."),
+    (r"\.attention\.(output\.dense|o_proj)\.", ".attn.proj."),
+    (r"\.(intermediate\.dense|mlp\.fc1)\.", ".mlp.fc1."),
+    (r"\.(output\.dense|mlp\.fc2)\.", ".mlp.fc2."),
+]
+"""transformers' names, of its fourth and its fifth major version, to He et al.'s, one after the other."""
+
+
+def _from_transformers(weights: Weights) -> Weights:
+    """He et al.'s layout of transformers' weights; queries, keys and values go into one matrix."""
+    renamed = {}
+    for name, tensor in weights.items():
+        for pattern, replacement in _TRANSFORMERS_NAMES:
+            name = re.sub(pattern, replacement, name)
+        renamed[name] = tensor
+    for query in [name for name in renamed if ".attn.q." in name]:
+        parts = [query.replace(".attn.q.", f".attn.{part}.") for part in "qkv"]
+        if all(part in renamed for part in parts):
+            renamed[query.replace(".attn.q.", ".attn.qkv.")] = torch.cat([renamed.pop(part) for part in parts])
+    return renamed

@@ -1,0 +1,88 @@
+"""Where patches become tokens, and where the encoder's tokens become the decoder's."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from crate_mae.models.config import ModelConfig
+from crate_mae.models.stack import Tokens
+from crate_mae.tokens import Mask, sine_cosine_table
+
+
+class Positions(nn.Module):
+    """A vector for each place, the class token's first.
+
+    Learned: for the patches alone, as in the paper. Fixed: a buffer that starts as the sine-cosine table with zeros for
+    the class token, and keeps an imported table bit for bit.
+    """
+
+    table: Tensor
+
+    def __init__(self, config: ModelConfig, dim: int):
+        super().__init__()
+        self.learned = config.positions == "learned"
+        if self.learned:
+            self.table = nn.Parameter(torch.empty(config.num_patches, dim))
+        else:
+            self.register_buffer("table", with_class_row(sine_cosine_table(config.grid, dim)))
+
+    def forward(self) -> Float[Tensor, "n d"]:
+        return with_class_row(self.table) if self.learned else self.table
+
+
+def with_class_row(table: Float[Tensor, "n d"]) -> Float[Tensor, "n+1 d"]:
+    """A row of zeros for the class token before the patches' rows."""
+    return F.pad(table, (0, 0, 1, 0))
+
+
+class PatchEmbedding(nn.Module):
+    """f^pre(X) = [z_cls, W^pre X + E^pos], with the masked patches blanked or left out."""
+
+    def __init__(self, config: ModelConfig, masks: bool):
+        super().__init__()
+        self.visible_only = config.encoder_sees == "visible"
+        self.projection = nn.Linear(config.patch_pixels, config.dim, bias=config.embed_bias)
+        self.class_token = nn.Parameter(torch.empty(config.dim))
+        self.positions = Positions(config, config.dim)
+        learned_blank = masks and not self.visible_only and config.masked_patch == "token"
+        self.mask_token = nn.Parameter(torch.empty(config.dim)) if learned_blank else None
+
+    def forward(self, patches: Float[Tensor, "b n pixels"], mask: Mask | None = None) -> Tokens:
+        positions = self.positions()
+        tokens = self._patches(patches, positions[1:], mask)
+        class_token = (self.class_token + positions[0]).expand(len(patches), 1, -1)
+        return torch.cat([class_token.to(tokens.dtype), tokens], 1)
+
+    def _patches(self, patches: Tensor, positions: Float[Tensor, "n d"], mask: Mask | None) -> Tokens:
+        if mask is None:
+            return self.projection(patches) + positions
+        if self.visible_only:
+            return self.projection(mask.take(patches)) + mask.take(positions.expand(len(patches), -1, -1))
+        if self.mask_token is None:
+            return self.projection(mask.replace(patches, patches.new_zeros(()))) + positions
+        return mask.replace(self.projection(patches), self.mask_token) + positions
+
+
+class Handover(nn.Module):
+    """From the encoder's tokens to the decoder's: a linear map where one is needed or asked for.
+
+    After an encoder that saw only visible patches, also a learned token in each masked place and the decoder's own
+    positions. An encoder that saw all tokens has put positions into them already: none are added again.
+    """
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        dim = config.decoder_dim
+        fills = config.encoder_sees == "visible"
+        maps = config.decoder_map or config.dim != dim
+        self.map = nn.Linear(config.dim, dim) if maps else nn.Identity()
+        self.mask_token = nn.Parameter(torch.empty(dim)) if fills else None
+        self.positions = Positions(config, dim) if fills else None
+
+    def forward(self, latent: Tokens, mask: Mask) -> Float[Tensor, "b m d_dec"]:
+        tokens = self.map(latent)
+        if self.mask_token is None or self.positions is None:
+            return tokens
+        patches = mask.put(tokens[:, 1:], self.mask_token)
+        return torch.cat([tokens[:, :1], patches], 1) + self.positions()

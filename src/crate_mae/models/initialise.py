@@ -1,0 +1,31 @@
+"""How weights start."""
+
+import torch
+from torch import nn
+
+from crate_mae.models.embedding import Handover, PatchEmbedding, Positions
+from crate_mae.operators import ISTA, MSSA
+
+
+@torch.no_grad()
+def initialise(model: nn.Module, generator: torch.Generator | None = None) -> None:
+    """Fill a model with random weights, from ``generator`` or torch's own.
+
+    Dictionaries are Kaiming-uniform as in the paper's listing. Where the paper is silent it is as in He et al.: linear
+    maps and subspaces Xavier-uniform with zero biases, tokens and learned positions normal with deviation 0.02.
+    """
+    for module in model.modules():
+        match module:
+            case nn.Linear():
+                nn.init.xavier_uniform_(module.weight, generator=generator)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            case MSSA():
+                nn.init.xavier_uniform_(module.subspaces, generator=generator)
+            case ISTA():
+                nn.init.kaiming_uniform_(module.dictionary, generator=generator)
+            case PatchEmbedding() | Handover():
+                for token in module.parameters(recurse=False):
+                    nn.init.normal_(token, std=0.02, generator=generator)
+            case Positions() if module.learned:
+                nn.init.normal_(module.table, std=0.02, generator=generator)

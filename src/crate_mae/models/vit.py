@@ -1,0 +1,53 @@
+"""The ordinary transformer layer, for the baseline."""
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from crate_mae.models.config import ModelConfig
+from crate_mae.models.stack import Block, Present, Step, Tokens
+from crate_mae.operators import merge
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention with queries, keys and values of its own, in one matrix."""
+
+    def __init__(self, dim: int, heads: int, bias: bool):
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(dim, 3 * dim, bias=bias)
+        self.output = nn.Linear(dim, dim)
+
+    def forward(self, tokens: Tokens, present: Present = None) -> Tokens:
+        q, k, v = self._split(tokens)
+        keys = None if present is None else present[:, None, None, :]
+        return self.output(merge(F.scaled_dot_product_attention(q, k, v, attn_mask=keys)))
+
+    def attention(self, tokens: Tokens, present: Present = None) -> Float[Tensor, "b heads n n"]:
+        q, k, _ = self._split(tokens)
+        logits = q @ k.mT * q.shape[-1] ** -0.5
+        if present is not None:
+            logits = logits.masked_fill(~present[:, None, None, :], float("-inf"))
+        return logits.softmax(-1)
+
+    def _split(self, tokens: Tokens) -> tuple[Tensor, ...]:
+        return self.qkv(tokens).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+
+
+class ViTBlock(Block):
+    """x' = x + Attention(LN x); x'' = x' + MLP(LN x')."""
+
+    def __init__(self, dim: int, heads: int, config: ModelConfig):
+        super().__init__()
+        hidden = int(dim * config.mlp_ratio)
+        self.norm_attention = nn.LayerNorm(dim, eps=config.norm_eps)
+        self.mixer = Attention(dim, heads, config.qkv_bias)
+        self.norm_mlp = nn.LayerNorm(dim, eps=config.norm_eps)
+        self.mlp = nn.Sequential(nn.Linear(dim, hidden), nn.GELU(), nn.Linear(hidden, dim))
+
+    def step(self, tokens: Tokens, present: Present = None) -> Step:
+        half = tokens + self.mixer(self.norm_attention(tokens), present)
+        return Step(half, half + self.mlp(self.norm_mlp(half)))
+
+    def attention(self, tokens: Tokens, present: Present = None) -> Float[Tensor, "b heads n n"]:
+        return self.mixer.attention(self.norm_attention(tokens), present)

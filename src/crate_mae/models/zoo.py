@@ -1,0 +1,143 @@
+"""Models by name, and models from checkpoints."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from crate_mae.errors import UserError
+from crate_mae.models.autoencoder import MaskedAutoencoder
+from crate_mae.models.checkpoint import Checkpoint, read_checkpoint
+from crate_mae.models.classifier import Classifier
+from crate_mae.models.config import PRESETS, ModelConfig, Preset, check_fields, pair
+from crate_mae.models.image_model import ImageEncoder, ImageModel
+from crate_mae.tokens import Size, interpolate_table
+
+_CRATE_SIZES: dict[str, dict[str, Any]] = {
+    "tiny": {"dim": 384, "depth": 12, "heads": 6},
+    "small": {"dim": 576, "depth": 12, "heads": 12},
+    "base": {"dim": 768, "depth": 12, "heads": 12},
+    "large": {"dim": 1024, "depth": 24, "heads": 16},
+}
+_HE_DECODER = {"decoder_dim": 512, "decoder_depth": 8, "decoder_heads": 16}
+_VIT: dict[str, Any] = {
+    "family": "vit",
+    "encoder_sees": "visible",
+    "embed_bias": True,
+    "pixel_bias": True,
+    "positions": "fixed",
+    "final_norms": True,
+    "norm_eps": 1e-6,
+}
+_VIT_BASE: dict[str, Any] = _VIT | {"dim": 768, "depth": 12, "heads": 12}
+
+ZOO: dict[str, dict[str, Any]] = {
+    **{f"crate_mae_{size}": {"family": "crate"} | shape for size, shape in _CRATE_SIZES.items()},
+    **{
+        f"crate_mae_{size}_visible": {"family": "crate", "encoder_sees": "visible"} | shape
+        for size, shape in _CRATE_SIZES.items()
+    },
+    "vit_mae_small": _VIT | {"dim": 384, "depth": 12, "heads": 6} | _HE_DECODER,
+    # The paper's Table 1: its encoder sees all tokens, and a linear map of equal width stands before the decoder.
+    "vit_mae_base": _VIT_BASE
+    | {"encoder_sees": "all", "masked_patch": "token", "decoder_map": True, "qkv_bias": False}
+    | {"decoder_dim": 768, "decoder_depth": 8, "decoder_heads": 16},
+    "vit_mae_base_he": _VIT_BASE | _HE_DECODER,
+}
+"""Name to settings; for the white-box family a preset adds the rest."""
+
+
+def model_config(name: str, preset: Preset | None = None, **overrides: Any) -> ModelConfig:
+    """The configuration of a named model, with any field replaced."""
+    if name not in ZOO:
+        raise UserError(f"there is no model {name}; choose from {', '.join(ZOO)}.")
+    check_fields(overrides)
+    settings = dict(ZOO[name])
+    if settings["family"] == "crate":
+        preset = preset or "paper"
+        if preset not in PRESETS:
+            raise UserError(f"there is no preset {preset}; choose from {', '.join(PRESETS)}.")
+        settings |= PRESETS[preset] | {"preset": preset}
+    elif preset is not None:
+        raise UserError(f"presets exist for the CRATE models alone; leave preset out for {name}.")
+    return ModelConfig(**(settings | overrides))
+
+
+def create_model(
+    name: str, preset: Preset | None = None, *, generator: torch.Generator | None = None, **overrides: Any
+) -> MaskedAutoencoder:
+    """A new masked autoencoder with random weights.
+
+    ``name`` is one of ``ZOO``; ``preset`` is ``paper`` (the default of the white-box family) or ``official``;
+    ``overrides`` are fields of ``ModelConfig``. The weights come from ``generator``, or from torch's own.
+    """
+    return MaskedAutoencoder(model_config(name, preset, **overrides), generator)
+
+
+def load(path: str | Path, image_size: int | Size | None = None) -> ImageModel:
+    """A model from a checkpoint folder, or from a run folder and then its best checkpoint.
+
+    Loading is strict and runs no code from a file. With ``image_size`` the positions are interpolated to that size.
+    """
+    checkpoint = read_checkpoint(path)
+    try:
+        return build(checkpoint, image_size)
+    except UserError as error:
+        raise UserError(f"the checkpoint {checkpoint.path} can't be used: {error}") from None
+
+
+def build(checkpoint: Checkpoint, image_size: int | Size | None = None) -> ImageModel:
+    """The model that a checkpoint describes, with its weights."""
+    config, tensors = checkpoint.config, checkpoint.tensors
+    if config.depth + config.decoder_depth > len(tensors):  # or a false depth could fill the memory
+        raise UserError(f"the configuration has more layers than the file has tensors ({len(tensors)}).")
+    if image_size is not None:
+        config, tensors = resize(config, tensors, image_size)
+    with torch.device("meta"):
+        model = _skeleton(checkpoint, config)
+    check_tensors(model, tensors)
+    model.load_state_dict(tensors, assign=True)
+    for parameter in model.parameters():
+        parameter.requires_grad_(True)
+    return model
+
+
+def _skeleton(checkpoint: Checkpoint, config: ModelConfig) -> ImageModel:
+    match checkpoint.kind, checkpoint.extras.get("class_names"):
+        case MaskedAutoencoder.kind, None:
+            return MaskedAutoencoder(config)
+        case ImageEncoder.kind, None:
+            return ImageEncoder(config)
+        case Classifier.kind, [*names] if all(isinstance(name, str) for name in names):
+            return Classifier(config, names)
+    raise UserError(f"it holds a {checkpoint.kind!r} that this crate-mae does not know.")
+
+
+def check_tensors(model: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Say in one sentence how tensors differ from what a model holds."""
+    expected = model.state_dict()
+    for adjective, names in [("lacks", expected.keys() - tensors), ("has unknown", tensors.keys() - expected)]:
+        if names:
+            raise UserError(f"it {adjective} {len(names)} tensors, {min(names)} among them: it is of another model.")
+    for name, tensor in tensors.items():
+        if tensor.shape != expected[name].shape or not tensor.is_floating_point():
+            raise UserError(
+                f"{name} is {tensor.dtype} of {tuple(tensor.shape)} and must be floating point of "
+                f"{tuple(expected[name].shape)}: it is of another model."
+            )
+
+
+def resize(
+    config: ModelConfig, tensors: dict[str, Tensor], image_size: int | Size
+) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """The configuration and weights for another image size: every position table interpolated, all else as it was."""
+    resized = replace(config, image_size=pair(image_size))
+    class_rows = 0 if config.positions == "learned" else 1
+    tables = {
+        name: torch.cat([table[:class_rows], interpolate_table(table[class_rows:], config.grid, resized.grid)])
+        for name, table in tensors.items()
+        if name.endswith("positions.table") and len(table) == config.num_patches + class_rows
+    }
+    return resized, tensors | tables

@@ -1,0 +1,223 @@
+"""MSSA and ISTA, the two white-box operators: pure functions first, then thin Modules.
+
+Tokens are rows here (``n d``) and columns in the paper (``d x N``), so the paper's ``U_k^T Z`` reads ``Z U_k``.
+The K subspaces stand in one matrix ``[U_1 .. U_K]^T`` of shape (K p, d); its rows ``k p .. (k + 1) p`` are ``U_k^T``.
+
+The fast forms are chosen by themselves. ``mssa_listing`` and ``ista_listing`` keep the paper's pseudocode (appendix
+B.2) as it stands, and are what tests and benchmarks compare with.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+# --- MSSA: compress towards the subspaces ---------------------------------------------------------------------------
+
+
+def project(
+    tokens: Float[Tensor, "*b n d"], subspaces: Float[Tensor, "d_out d"], heads: int
+) -> Float[Tensor, "*b heads n p"]:
+    """W_k = U_k^T Z for every k: the tokens' coordinates in each of the K subspaces."""
+    return F.linear(tokens, subspaces).unflatten(-1, (heads, -1)).transpose(-3, -2)
+
+
+def merge(heads: Float[Tensor, "*b heads n p"]) -> Float[Tensor, "*b n d_out"]:
+    """Stack the K heads' coordinates on top of each other, [W_1; ..; W_K]."""
+    return heads.transpose(-3, -2).flatten(-2)
+
+
+def attend(
+    w: Float[Tensor, "*b heads n p"], scale: float, present: Bool[Tensor, "*b n"] | None = None
+) -> Float[Tensor, "*b heads n p"]:
+    """W softmax(scale W^T W) in each head, by fused attention: the n x n map is never stored.
+
+    Tokens where ``present`` is False are padding: nobody attends to them.
+    """
+    keys = None if present is None else present[..., None, None, :]
+    return F.scaled_dot_product_attention(w, w, w, attn_mask=keys, scale=scale)
+
+
+def attention_map(
+    w: Float[Tensor, "*b heads n p"], scale: float, present: Bool[Tensor, "*b n"] | None = None
+) -> Float[Tensor, "*b heads n n"]:
+    """softmax(scale W^T W) itself, for looking at: row i says how token i attends to the others."""
+    logits = scale * w @ w.mT
+    if present is not None:
+        logits = logits.masked_fill(~present[..., None, None, :], float("-inf"))
+    return logits.softmax(-1)
+
+
+def mssa(
+    tokens: Float[Tensor, "*b n d"],
+    subspaces: Float[Tensor, "d_out d"],
+    output: Float[Tensor, "d d_out"] | None,
+    bias: Float[Tensor, " d"] | None,
+    heads: int,
+    present: Bool[Tensor, "*b n"] | None = None,
+) -> Float[Tensor, "*b n d"]:
+    """Multi-head subspace self-attention as the paper's listing has it.
+
+        MSSA(Z | U) = O [W_1 softmax(W_1^T W_1 / sqrt p); ..; W_K softmax(W_K^T W_K / sqrt p)] + o,   W_k = U_k^T Z
+
+    Differs from the paper's equation by a free linear map (O, o) in place of p / (N eps^2) [U_1 .. U_K], and by the
+    scale 1 / sqrt p inside the softmax; ``mssa_tied`` is the equation. ``output`` is None for a single head.
+    """
+    w = project(tokens, subspaces, heads)
+    mixed = merge(attend(w, w.shape[-1] ** -0.5, present))
+    return mixed if output is None else F.linear(mixed, output, bias)
+
+
+def mssa_tied(
+    tokens: Float[Tensor, "*b n d"],
+    subspaces: Float[Tensor, "d_out d"],
+    heads: int,
+    epsilon: float,
+    present: Bool[Tensor, "*b n"] | None = None,
+) -> Float[Tensor, "*b n d"]:
+    """Multi-head subspace self-attention as the paper's equation has it (eq:mssa).
+
+        MSSA(Z | U) = p / (N eps^2) [U_1 .. U_K] [W_1 softmax(W_1^T W_1); ..; W_K softmax(W_K^T W_K)],   W_k = U_k^T Z
+
+    N counts every token that is there, the class token too.
+    """
+    w = project(tokens, subspaces, heads)
+    mixed = merge(attend(w, 1.0, present))
+    count = tokens.shape[-2] if present is None else present.sum(-1)[..., None, None]
+    return w.shape[-1] / (count * epsilon**2) * (mixed @ subspaces)
+
+
+def mssa_listing(
+    tokens: Float[Tensor, "*b n d"],
+    subspaces: Float[Tensor, "d_out d"],
+    output: Float[Tensor, "d d_out"] | None,
+    bias: Float[Tensor, " d"] | None,
+    heads: int,
+) -> Float[Tensor, "*b n d"]:
+    """The listing of appendix B.2 line by line: the reference for ``mssa``."""
+    w = F.linear(tokens, subspaces)
+    w = w.reshape(*w.shape[:-1], heads, -1).transpose(-3, -2)
+    dots = torch.matmul(w, w.transpose(-1, -2)) * w.shape[-1] ** -0.5
+    out = torch.matmul(torch.softmax(dots, dim=-1), w)
+    out = out.transpose(-3, -2).reshape(*tokens.shape[:-1], -1)
+    return out if output is None else F.linear(out, output, bias)
+
+
+class MSSA(nn.Module):
+    """``mssa`` with its parameters, or ``mssa_tied`` where an ``epsilon`` is given."""
+
+    def __init__(self, dim: int, heads: int, epsilon: float | None = None):
+        super().__init__()
+        self.heads = heads
+        self.epsilon = epsilon
+        self.subspaces = nn.Parameter(torch.empty(dim, dim))
+        self.output = nn.Linear(dim, dim) if epsilon is None and heads > 1 else None
+
+    def forward(
+        self, tokens: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"] | None = None
+    ) -> Float[Tensor, "b n d"]:
+        if self.epsilon is not None:
+            return mssa_tied(tokens, self.subspaces, self.heads, self.epsilon, present)
+        weight, bias = (None, None) if self.output is None else (self.output.weight, self.output.bias)
+        return mssa(tokens, self.subspaces, weight, bias, self.heads, present)
+
+    def attention(
+        self, tokens: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"] | None = None
+    ) -> Float[Tensor, "b heads n n"]:
+        """The maps that ``forward`` mixes the tokens with."""
+        w = project(tokens, self.subspaces, self.heads)
+        return attention_map(w, w.shape[-1] ** -0.5 if self.epsilon is None else 1.0, present)
+
+    def extra_repr(self) -> str:
+        form = "listing" if self.epsilon is None else f"tied, epsilon={self.epsilon}"
+        return f"dim={self.subspaces.shape[1]}, heads={self.heads}, {form}"
+
+
+# --- ISTA: sparsify in the dictionary -------------------------------------------------------------------------------
+
+
+def ista(
+    tokens: Float[Tensor, "*b n d"], dictionary: Float[Tensor, "d d"], eta: float, lambda_: float
+) -> Float[Tensor, "*b n d"]:
+    """One proximal gradient step on a non-negative LASSO (eq:ista).
+
+        ISTA(z | D) = relu(z + eta D^T (z - D z) - eta lambda)
+
+    is the step from y = z on 1/2 ||z - D y||^2 + lambda ||y||_1 over y >= 0. For z >= 0 and eta <= 1 / ||D||^2 it does
+    not increase that objective. For signed z the start y = z is infeasible, nothing is promised, and it can rise.
+
+    Two products per token as written; one, with P = eta D^T (I - D) made once, where the tokens outnumber d.
+    """
+    if tokens.shape[:-1].numel() > tokens.shape[-1]:
+        return ista_folded(tokens, fold(dictionary, eta), eta, lambda_)
+    residual = tokens - F.linear(tokens, dictionary)
+    return torch.relu(tokens + eta * (residual @ dictionary) - eta * lambda_)
+
+
+def fold(dictionary: Float[Tensor, "d d"], eta: float) -> Float[Tensor, "d d"]:
+    """P^T = eta (D - D^T D), where P = eta D^T (I - D) is what ISTA adds to the identity; made in full precision."""
+    with torch.autocast(dictionary.device.type, enabled=False):
+        return torch.addmm(dictionary, dictionary.mT, dictionary, beta=eta, alpha=-eta)
+
+
+def ista_folded(
+    tokens: Float[Tensor, "*b n d"], folded: Float[Tensor, "d d"], eta: float, lambda_: float
+) -> Float[Tensor, "*b n d"]:
+    """relu(z + P z - eta lambda): ISTA with P^T = ``fold(D, eta)`` at hand.
+
+    The identity stays out of P: adding z itself rounds less than multiplying it by 1 + small, at the same speed.
+    """
+    rows = tokens.reshape(-1, tokens.shape[-1])
+    return torch.addmm(rows, rows, folded).sub_(eta * lambda_).relu_().view(tokens.shape)
+
+
+def ista_listing(
+    tokens: Float[Tensor, "*b n d"], dictionary: Float[Tensor, "d d"], eta: float, lambda_: float
+) -> Float[Tensor, "*b n d"]:
+    """The listing of appendix B.2 line by line, three products per token: the reference for ``ista``."""
+    x1 = F.linear(tokens, dictionary, bias=None)
+    grad_1 = F.linear(x1, dictionary.t(), bias=None)
+    grad_2 = F.linear(tokens, dictionary.t(), bias=None)
+    grad_update = eta * (grad_2 - grad_1) - eta * lambda_
+    return F.relu(tokens + grad_update)
+
+
+def lasso(
+    signal: Float[Tensor, "*b n d"],
+    code: Float[Tensor, "*b n d"],
+    dictionary: Float[Tensor, "d d"],
+    lambda_: float,
+) -> Float[Tensor, "*b n"]:
+    """1/2 ||z - D y||^2 + lambda ||y||_1 per token, the objective that ISTA steps on (signal z, code y)."""
+    residual = signal - F.linear(code, dictionary)
+    return 0.5 * residual.square().sum(-1) + lambda_ * code.abs().sum(-1)
+
+
+class ISTA(nn.Module):
+    """``ista`` with its dictionary D; threshold lambda and step eta are fixed numbers."""
+
+    def __init__(self, dim: int, eta: float, lambda_: float):
+        super().__init__()
+        self.eta = eta
+        self.lambda_ = lambda_
+        self.dictionary = nn.Parameter(torch.empty(dim, dim))
+        self._kept: tuple[Tensor, Tensor] | None = None
+
+    def forward(self, tokens: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
+        if torch.is_grad_enabled() or tokens.device.type != "cpu":
+            return ista(tokens, self.dictionary, self.eta, self.lambda_)
+        return ista_folded(tokens, self._fold_once(), self.eta, self.lambda_)
+
+    def _fold_once(self) -> Float[Tensor, "d d"]:
+        # At inference P is kept. The dictionary it was made from is compared, d^2 against d^3, because edits through
+        # `.data` move no version counter.
+        if self._kept is None or not _identical(self._kept[0], self.dictionary):
+            self._kept = (self.dictionary.detach().clone(), fold(self.dictionary, self.eta))
+        return self._kept[1]
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dictionary.shape[0]}, eta={self.eta}, lambda={self.lambda_}"
+
+
+def _identical(a: Tensor, b: Tensor) -> bool:
+    return a.dtype == b.dtype and a.device == b.device and torch.equal(a, b)

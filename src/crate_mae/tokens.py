@@ -1,0 +1,146 @@
+"""Images as tokens: patches, masks and position tables."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from crate_mae.errors import UserError
+
+Size = tuple[int, int]  # height, width
+
+
+def patchify(images: Float[Tensor, "b c H W"], patch: Size) -> Float[Tensor, "b n pixels"]:
+    """Cut images into patches in row-major order; the pixels of a patch in the order (row, column, channel)."""
+    return rearrange(images, "b c (h p) (w q) -> b (h w) (p q c)", p=patch[0], q=patch[1])
+
+
+def unpatchify(patches: Float[Tensor, "b n pixels"], patch: Size, grid: Size) -> Float[Tensor, "b c H W"]:
+    """The inverse of ``patchify`` for a grid of h x w patches."""
+    h, w = grid
+    return rearrange(patches, "b (h w) (p q c) -> b c (h p) (w q)", h=h, w=w, p=patch[0], q=patch[1])
+
+
+def normalise_patches(patches: Float[Tensor, "b n pixels"]) -> Float[Tensor, "b n pixels"]:
+    """Each patch less its own mean, over its own deviation: the targets of ``norm_pix_loss``."""
+    mean, std = patch_statistics(patches)
+    return (patches - mean) / std
+
+
+def patch_statistics(patches: Float[Tensor, "b n pixels"]) -> tuple[Float[Tensor, "b n 1"], Float[Tensor, "b n 1"]]:
+    """Mean and deviation of each patch over its pixels and channels; unbiased variance plus 1e-6, as He et al. do."""
+    return patches.mean(-1, keepdim=True), (patches.var(-1, keepdim=True) + 1e-6).sqrt()
+
+
+# --- masks ----------------------------------------------------------------------------------------------------------
+
+
+def masked_count(num_patches: int, ratio: float) -> int:
+    """round(ratio * N), but at least one patch masked and one visible."""
+    if not 0 <= ratio <= 1:
+        raise UserError(f"the mask ratio is {ratio}; choose a number from 0 to 1.")
+    if num_patches < 2:
+        raise UserError("one patch can't be split into masked and visible ones; use a smaller patch or a larger image.")
+    return min(max(round(ratio * num_patches), 1), num_patches - 1)
+
+
+def random_mask(
+    batch: int, num_patches: int, ratio: float = 0.75, generator: torch.Generator | None = None
+) -> Bool[Tensor, "b n"]:
+    """Masks drawn uniformly among those with round(ratio * N) patches masked; True where masked.
+
+    The same count in every row: at least one patch is masked and one visible. The tensor lies on the generator's
+    device (the CPU without one), so the same seed gives the same masks on any machine that computes with them.
+    """
+    device = "cpu" if generator is None else generator.device
+    order = torch.rand(batch, num_patches, generator=generator, device=device).argsort(-1)
+    return order < masked_count(num_patches, ratio)
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A mask that has been checked against a batch, and the verbs that the autoencoder needs of it."""
+
+    masked: Bool[Tensor, "b n"]
+    """True where a patch is masked."""
+    index: Int[Tensor, "b v"]
+    """The visible patches of each image in patch order; images with fewer of them than others are padded."""
+    present: Bool[Tensor, "b v"] | None
+    """False where ``index`` is padding; None where nothing is."""
+
+    @staticmethod
+    def of(mask: Tensor, batch: int, num_patches: int, device: torch.device) -> "Mask":
+        """Check a boolean mask, (N,) for all images or (B, N) for each, and bring it to the device."""
+        if mask.dtype != torch.bool:
+            raise UserError(
+                f"a mask is a boolean tensor, True where masked; this one is {mask.dtype}: use mask.bool()."
+            )
+        if mask.shape not in {(num_patches,), (batch, num_patches)}:
+            raise UserError(
+                f"the mask has shape {tuple(mask.shape)}; this model and these {batch} images need ({num_patches},) "
+                f"or ({batch}, {num_patches}), one entry for each patch."
+            )
+        masked = mask.expand(batch, num_patches)
+        counts = (~masked).sum(-1)
+        longest, shortest = int(counts.max()), int(counts.min())
+        if shortest == 0:
+            raise UserError("the mask leaves nothing visible in an image; keep at least one patch.")
+        index = masked.long().argsort(dim=-1, stable=True)[:, :longest]
+        present = None
+        if shortest < longest:
+            present = (torch.arange(longest, device=mask.device) < counts[:, None]).to(device)
+        return Mask(masked.to(device), index.to(device), present)
+
+    def take(self, patches: Float[Tensor, "b n c"]) -> Float[Tensor, "b v c"]:
+        """The visible ones, in patch order."""
+        return patches.gather(1, self.index[..., None].expand(-1, -1, patches.shape[-1]))
+
+    def put(self, visible: Float[Tensor, "b v c"], fill: Float[Tensor, " c"]) -> Float[Tensor, "b n c"]:
+        """The inverse of ``take``: visible ones back in their places, ``fill`` where masked."""
+        index = self.index[..., None].expand(-1, -1, visible.shape[-1])
+        places = visible.new_zeros(*self.masked.shape, visible.shape[-1]).scatter(1, index, visible)
+        return self.replace(places, fill)
+
+    def replace(self, patches: Float[Tensor, "b n c"], fill: Float[Tensor, "..."]) -> Float[Tensor, "b n c"]:
+        """``fill`` where masked, the patches elsewhere."""
+        return torch.where(self.masked[..., None], fill.to(patches.dtype), patches)
+
+    def mean_over_masked(self, values: Float[Tensor, "b n"]) -> Float[Tensor, ""]:
+        """The mean over all masked patches of the batch; zero where nothing is masked."""
+        return (values * self.masked).sum() / self.masked.sum().clamp(min=1)
+
+
+# --- positions ------------------------------------------------------------------------------------------------------
+
+
+def sine_cosine_table(grid: Size, dim: int) -> Float[Tensor, "n d"]:
+    """The fixed 2-D table of He et al.: half of the channels for the column, half for the row, sines then cosines."""
+    if dim % 4:
+        raise UserError(f"the fixed position table needs a dim that 4 divides, not {dim}; use positions='learned'.")
+    # float32 in numpy, as the authors' code does it: the table then equals theirs to the last bit.
+    frequency = 1.0 / 10000 ** (np.arange(dim // 4, dtype=np.float32) / np.float32(dim / 4))
+    row, column = (np.outer(np.arange(size, dtype=np.float32), frequency) for size in grid)
+    row, column = (np.concatenate([np.sin(angle), np.cos(angle)], -1) for angle in (row, column))
+    h, w = grid
+    table = np.concatenate([np.tile(column, (h, 1)), np.repeat(row, w, 0)], -1)
+    return torch.from_numpy(table)
+
+
+def interpolate_table(table: Float[Tensor, "n d"], old: Size, new: Size) -> Float[Tensor, "m d"]:
+    """A position table of an old grid, resampled (bicubic) for a new one."""
+    if old == new:
+        return table
+    picture = rearrange(table, "(h w) d -> 1 d h w", h=old[0], w=old[1]).float()
+    picture = F.interpolate(picture, size=new, mode="bicubic", align_corners=False)
+    return rearrange(picture, "1 d h w -> (h w) d").to(table.dtype)
+
+
+def square_grid(num_patches: int) -> Size | None:
+    """(h, h) where N is a square, None where it is not."""
+    side = math.isqrt(num_patches)
+    return (side, side) if side * side == num_patches else None
