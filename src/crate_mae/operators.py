@@ -113,6 +113,11 @@ class MSSA(nn.Module):
         self.subspaces = nn.Parameter(torch.empty(dim, dim))
         self.output = nn.Linear(dim, dim) if epsilon is None and heads > 1 else None
 
+    @property
+    def bases(self) -> Float[Tensor, "heads d p"]:
+        """U_1, .., U_K as the paper writes them; learned, so not orthonormal."""
+        return self.subspaces.unflatten(0, (self.heads, -1)).mT
+
     def forward(
         self, tokens: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"] | None = None
     ) -> Float[Tensor, "b n d"]:

@@ -35,8 +35,8 @@ class MaskedAutoencoder(ImageModel):
         checked = self._check(mask, images)
         prediction = self.decode(self._encode(patches, checked), checked)
         target = normalise_patches(patches) if self.config.norm_pix_loss else patches
-        loss = checked.mean_over_masked((prediction - target).square().mean(-1))
-        return Completion(loss, prediction, patches, checked, self.config)
+        errors = (prediction - target).square().mean(-1)
+        return Completion(checked.mean_over_masked(errors), errors, prediction, patches, checked, self.config)
 
     def embed(self, images: Tensor, mask: Tensor | None = None) -> Tokens:
         """Z^1, what enters the first layer: the class token, then all patches or the visible ones."""
@@ -86,6 +86,8 @@ class Completion:
 
     loss: Float[Tensor, ""]
     """Mean squared error over the masked patches; zero where none is masked."""
+    errors: Float[Tensor, "b n"]
+    """Mean squared error of every patch, against its target."""
     prediction: Float[Tensor, "b n pixels"]
     """Every patch as the decoder gives it, pixels in the order (row, column, channel)."""
     patches: Float[Tensor, "b n pixels"]

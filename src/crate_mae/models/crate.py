@@ -8,7 +8,15 @@ from crate_mae.models.stack import Block, Present, Step, Tokens
 from crate_mae.operators import ISTA, MSSA
 
 
-class CrateEncoderBlock(Block):
+class _CrateBlock(Block):
+    mssa: MSSA
+
+    @property
+    def bases(self) -> Float[Tensor, "heads d p"]:
+        return self.mssa.bases
+
+
+class CrateEncoderBlock(_CrateBlock):
     """f^l: compress against the subspaces U, then sparsify in the dictionary D (eq:encoder_layer with norms).
 
     Z^{l+1/2} = Z^l + MSSA(LN Z^l | U^l)
@@ -30,7 +38,7 @@ class CrateEncoderBlock(Block):
         return self.mssa.attention(self.norm_mssa(tokens), present)
 
 
-class CrateDecoderBlock(Block):
+class CrateDecoderBlock(_CrateBlock):
     """g^l: rotate back with the dictionary E, then expand against the subspaces V.
 
     Y^{l+1/2} = E^l LN Y^l

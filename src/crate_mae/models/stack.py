@@ -31,6 +31,11 @@ class Block(nn.Module, ABC):
     def attention(self, tokens: Tokens, present: Present = None) -> Float[Tensor, "b heads n n"]:
         """The attention maps that ``step`` mixes the tokens with."""
 
+    @property
+    def bases(self) -> Float[Tensor, "heads d p"] | None:
+        """The subspaces that the layer compresses against; None in a family that has none."""
+        return None
+
     def forward(self, tokens: Tokens, present: Present = None) -> Tokens:
         return self.step(tokens, present).full
 

@@ -76,6 +76,23 @@ def create_model(
     return MaskedAutoencoder(model_config(name, preset, **overrides), generator)
 
 
+def parameter_counts(name: str) -> tuple[ModelConfig, int, int | None]:
+    """A named model's configuration, its trainable parameters, and the count in the authors' layout if they have one.
+
+    Their layout adds the fixed position tables (two of them for every model), and for the white-box family what its
+    forward pass never uses; there it is counted for the ``official`` preset.
+    """
+    with torch.device("meta"):
+        model = create_model(name)
+        own = sum(parameter.numel() for parameter in model.parameters())
+        if model.config.family == "crate":
+            fits = model.config.encoder_sees == "all"
+            theirs = create_model(name, "official").to_official().values() if fits else ()
+            return model.config, own, sum(tensor.numel() for tensor in theirs) or None
+    tables = (model.num_patches + 1) * (model.config.dim + model.config.decoder_dim)
+    return model.config, own, own + tables
+
+
 def load(path: str | Path, image_size: int | Size | None = None) -> ImageModel:
     """A model from a checkpoint folder, or from a run folder and then its best checkpoint.
 
@@ -86,6 +103,14 @@ def load(path: str | Path, image_size: int | Size | None = None) -> ImageModel:
         return build(checkpoint, image_size)
     except UserError as error:
         raise UserError(f"the checkpoint {checkpoint.path} can't be used: {error}") from None
+
+
+def load_autoencoder(path: str | Path, image_size: int | Size | None = None) -> MaskedAutoencoder:
+    """``load`` where only a masked autoencoder will do."""
+    model = load(path, image_size)
+    if not isinstance(model, MaskedAutoencoder):
+        raise UserError(f"{path} holds a {model.kind}, which has no decoder and can't complete; take an autoencoder.")
+    return model
 
 
 def build(checkpoint: Checkpoint, image_size: int | Size | None = None) -> ImageModel:

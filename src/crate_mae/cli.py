@@ -1,0 +1,171 @@
+"""The command line: a table from verb to typed function. Nothing heavy is imported before a verb runs."""
+
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from crate_mae.errors import UserError
+
+DeviceName = Literal["auto", "cpu", "cuda", "mps"]
+
+
+def demo(out: Path = Path("runs/demo"), steps: int = 1500, seed: int = 0, device: DeviceName = "auto") -> None:
+    """Pretrain a small CRATE-MAE on scikit-learn's digits and write a report: no download, a minute or two.
+
+    Args:
+        out: Folder for the checkpoint, the pictures and report.html.
+        steps: Training steps.
+        seed: Seed of the weights, the batches, the masks and the split.
+        device: Where to compute; auto takes a GPU where there is one.
+    """
+    from rich.console import Console
+
+    from crate_mae.demo import run
+    from crate_mae.device import pick_device
+
+    _at_least_one("steps", steps)
+    run(out, steps, seed, pick_device(device), Console())
+
+
+def models() -> None:
+    """List the models by name, with their sizes and parameters."""
+    from crate_mae.models.zoo import ZOO, parameter_counts
+
+    line = "{:<24}{:<11}{:<11}{:<8}{:>12}{:>13}".format
+    print(line("model", "encoder", "decoder", "sees", "parameters", "authors'"))
+    for name in ZOO:
+        config, own, theirs = parameter_counts(name)
+        encoder = f"{config.dim}x{config.depth}/{config.heads}"
+        decoder = f"{config.decoder_dim}x{config.decoder_depth}/{config.decoder_heads}"
+        print(line(name, encoder, decoder, config.encoder_sees, f"{own:,}", f"{theirs:,}" if theirs else "-"))
+    print(
+        "\nencoder, decoder: dim x depth / heads. sees: what the encoder sees of a masked image.\n"
+        "parameters: all trainable, all used. authors': the count in the authors' layout (Table 1), which adds fixed\n"
+        "position tables and, for CRATE, the official preset's biases, norms and a map that is never used."
+    )
+
+
+def convert(
+    file: tyro.conf.Positional[Path],
+    from_: Annotated[Literal["official", "mae"], tyro.conf.arg(name="from")],
+    out: Path,
+    image_size: int | tuple[int, int] | None = None,
+    heads: int | None = None,
+    decoder_heads: int | None = None,
+    lambda_: Annotated[float | None, tyro.conf.arg(name="lambda")] = None,
+    eta: float | None = None,
+    norm_eps: float | None = None,
+    norm_pix_loss: bool = False,
+) -> None:
+    """Turn another project's weights into a checkpoint folder.
+
+    Args:
+        file: The weights: .pth, .pt, .bin or .safetensors, a training checkpoint, or a transformers folder.
+        from_: official for the authors' CRATE-MAE, mae for He et al.'s or transformers' ViT-MAE.
+        out: Folder for the checkpoint.
+        image_size: Height and width where they are not equal; another size than the file's interpolates the positions.
+        heads: Heads of the encoder, where the size alone does not tell.
+        decoder_heads: mae: heads of the decoder.
+        lambda_: official: ISTA's threshold (0.5 in the authors' code).
+        eta: official: ISTA's step (0.1 in the authors' code).
+        norm_eps: mae: epsilon of the norms.
+        norm_pix_loss: The model was trained on normalised targets.
+    """
+    from crate_mae.models.convert import from_official, from_vit_mae
+
+    def given(**options: object) -> dict[str, object]:
+        return {name: value for name, value in options.items() if value}
+
+    foreign = {
+        "official": given(decoder_heads=decoder_heads, norm_eps=norm_eps),
+        "mae": given(lambda_=lambda_, eta=eta),
+    }
+    if foreign[from_]:
+        raise UserError(f"--{next(iter(foreign[from_])).strip('_').replace('_', '-')} does not go with --from {from_}.")
+    common = given(image_size=image_size, heads=heads, norm_pix_loss=norm_pix_loss)
+    if from_ == "official":
+        model = from_official(file, **common, **given(lambda_=lambda_, eta=eta))  # type: ignore[arg-type]
+    else:
+        model = from_vit_mae(file, **common, **given(decoder_heads=decoder_heads, norm_eps=norm_eps))  # type: ignore[arg-type]
+    count = sum(parameter.numel() for parameter in model.parameters())
+    print(f"Wrote {model.save(out)}: {'an' if model.kind[0] in 'aeiou' else 'a'} {model.kind} of {count:,} parameters.")
+
+
+def complete(
+    image: tyro.conf.Positional[Path],
+    checkpoint: Path,
+    out: Path,
+    mask_ratio: float = 0.75,
+    seed: int = 0,
+    device: DeviceName = "auto",
+) -> None:
+    """Mask a picture, complete it, and draw masked, completed and original one below the other.
+
+    Args:
+        image: The picture; it is resized to the model's size.
+        checkpoint: A checkpoint folder, or a run folder.
+        out: Where to write the PNG.
+        mask_ratio: Share of the patches to mask.
+        seed: Seed of the mask.
+        device: Where to compute; auto takes a GPU where there is one.
+    """
+    import torch
+
+    from crate_mae import figures
+    from crate_mae.analysis.completion import completion_panels
+    from crate_mae.device import pick_device
+    from crate_mae.models.zoo import load_autoencoder
+    from crate_mae.tokens import random_mask
+
+    target = pick_device(device)
+    model = load_autoencoder(checkpoint).to(target)
+    pixels = model.preprocess(image)[None].to(target)
+    mask = random_mask(1, model.num_patches, mask_ratio, generator=torch.Generator().manual_seed(seed))
+    panels = completion_panels(model, pixels, mask)
+    masked = int(mask.sum())
+    title = "\n".join(filter(None, [f"{masked} of {model.num_patches} patches masked", panels.caption]))
+    figure = figures.completions(panels.masked, panels.completed, panels.original, panels.errors, title)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        figures.save(figure, out)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{out} could not be written ({error}); choose another --out.") from None
+    print(f"Wrote {out}: {masked} of {model.num_patches} patches masked, error {panels.errors[0]:.4f}.")
+
+
+VERBS: dict[str, Callable[..., None]] = {
+    "demo": demo,
+    "models": models,
+    "convert": convert,
+    "complete": complete,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a verb; bad input prints one sentence and exits with code 2."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words == ["--version"]:
+        from crate_mae import __version__
+
+        print(f"crate-mae {__version__}")
+        return
+    warnings.showwarning = lambda message, *_, **__: print(f"crate-mae: note: {message}", file=sys.stderr)
+    try:
+        tyro.extras.subcommand_cli_from_dict(
+            VERBS, prog="crate-mae", description="Masked completion of images with white-box transformers.", args=words
+        )
+    except UserError as error:
+        print(f"crate-mae: error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("crate-mae: stopped.", file=sys.stderr)
+        sys.exit(130)
+
+
+def _at_least_one(name: str, value: int) -> None:
+    if value < 1:
+        raise UserError(f"--{name} is {value}; choose a whole number from 1 up.")

@@ -1,0 +1,19 @@
+"""Where to compute."""
+
+from typing import Literal
+
+import torch
+
+from crate_mae.errors import UserError
+
+Device = Literal["auto", "cpu", "cuda", "mps"]
+
+
+def pick_device(name: Device) -> torch.device:
+    """The device of that name; ``auto`` takes a GPU where there is one."""
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return torch.device(next(device for device, is_there in there.items() if is_there))
+    if not there[name]:
+        raise UserError(f"this PyTorch finds no {name} device; use --device auto or cpu.")
+    return torch.device(name)

@@ -1,0 +1,91 @@
+"""Arrays in, matplotlib figures out; nothing here touches a model."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.figure import Figure
+
+INK = "#1f4e79"
+ACCENT = "#c8553d"
+MUTED = "#8a8f98"
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write a figure as PNG, large enough for a laptop's width."""
+    figure.savefig(path, dpi=150, bbox_inches="tight", facecolor="white")
+    return path
+
+
+def completions(
+    masked: Sequence[np.ndarray],
+    completed: Sequence[np.ndarray],
+    original: Sequence[np.ndarray],
+    errors: Sequence[float],
+    title: str = "",
+) -> Figure:
+    """Masked, completed and original images in three rows, the error under each column.
+
+    Images are (H, W, C) in [0, 1]; an error is the mean squared one over the masked patches.
+    """
+    rows = {"masked": masked, "completed": completed, "original": original}
+    columns = len(original)
+    cell = 1.5 if columns > 2 else 2.6
+    figure = Figure(figsize=(cell * columns + 1.1, cell * 3 + 0.9), layout="constrained")
+    axes = figure.subplots(3, columns, squeeze=False)
+    for row, (name, images) in enumerate(rows.items()):
+        for column, image in enumerate(images):
+            ax = axes[row, column]
+            ax.imshow(image.squeeze(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+            ax.set(xticks=[], yticks=[])
+            if column == 0:
+                ax.set_ylabel(name, fontsize=11)
+            if row == 2:
+                ax.set_xlabel(f"error {errors[column]:.3f}", fontsize=9)
+    figure.suptitle(title, fontsize=11)
+    return figure
+
+
+def training_curve(
+    steps: Float[np.ndarray, " s"],
+    losses: Float[np.ndarray, " s"],
+    held_out: Mapping[int, float],
+    reference: tuple[str, float],
+) -> Figure:
+    """The loss on training batches and on held-out images, with one level to compare with."""
+    figure = Figure(figsize=(7.5, 4), layout="constrained")
+    ax = figure.subplots()
+    ax.plot(steps, losses, color=INK, alpha=0.35, lw=0.8, label="training batch")
+    ax.plot(list(held_out), list(held_out.values()), "o-", color=INK, ms=4, label="held-out images")
+    ax.axhline(reference[1], color=ACCENT, ls="--", label=f"{reference[0]} ({reference[1]:.3f})")
+    ax.set(xlabel="step", ylabel="mean squared error on masked patches", xlim=(0, None), ylim=(0, None))
+    ax.legend(frameon=False)
+    return figure
+
+
+def layer_curves(curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Figure:
+    """One panel for each quantity over the layers: mean and deviation over images."""
+    figure = Figure(figsize=(5 * len(curves), 3.8), layout="constrained")
+    for ax, (name, (mean, spread)) in zip(
+        figure.subplots(1, len(curves), squeeze=False)[0], curves.items(), strict=True
+    ):
+        layers = np.arange(1, len(mean) + 1)
+        ax.fill_between(layers, mean - spread, mean + spread, color=INK, alpha=0.15, lw=0)
+        ax.plot(layers, mean, "o-", color=INK)
+        ax.set(xlabel="encoder layer", ylabel=name, xticks=layers)
+    return figure
+
+
+def bars(values: Mapping[str, float], label: str) -> Figure:
+    """Horizontal bars, the number at the end of each, all but the last muted."""
+    figure = Figure(figsize=(7.5, 0.55 * len(values) + 1), layout="constrained")
+    ax = figure.subplots()
+    colours = [MUTED] * (len(values) - 1) + [INK]
+    drawn = ax.barh(list(values), list(values.values()), color=colours)
+    ax.bar_label(drawn, fmt="%.1f", padding=4)
+    ax.set(xlabel=label, xlim=(0, 108))
+    ax.invert_yaxis()
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    return figure

@@ -1,0 +1,62 @@
+"""Shapes are checked in the test run: every annotated function of the package goes through beartype."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jaxtyping import install_import_hook
+
+install_import_hook("crate_mae", "beartype.beartype")
+
+import torch  # noqa: E402
+
+import crate_mae  # noqa: E402
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+def small_model(name: str, **overrides: Any) -> crate_mae.MaskedAutoencoder:
+    """A model of the zoo's make at a size for tests: 2 + 3 layers, 12 patches of 4 x 6 pixels, not square."""
+    sizes = {"dim": 16, "depth": 2, "heads": 4, "decoder_dim": 16, "decoder_depth": 3, "decoder_heads": 2}
+    shape = {"image_size": (12, 24), "patch_size": (4, 6), "channels": 3}
+    return crate_mae.create_model(name, generator=torch.Generator().manual_seed(1), **(sizes | shape | overrides))
+
+
+MAKES: dict[str, Callable[..., crate_mae.MaskedAutoencoder]] = {
+    "crate, paper": lambda **o: small_model("crate_mae_tiny", **o),
+    "crate, official": lambda **o: small_model("crate_mae_tiny", preset="official", **o),
+    "crate, tied": lambda **o: small_model("crate_mae_tiny", mssa="tied", epsilon=0.7, **o),
+    "crate, visible, paper": lambda **o: small_model("crate_mae_tiny_visible", **o),
+    "crate, visible, official": lambda **o: small_model("crate_mae_tiny_visible", preset="official", **o),
+    "crate, visible, tied, wider decoder": lambda **o: small_model(
+        "crate_mae_tiny_visible", **({"mssa": "tied", "decoder_dim": 24} | o)
+    ),
+    "crate, all, wider decoder": lambda **o: small_model("crate_mae_tiny", **({"decoder_dim": 24} | o)),
+    "vit, all": lambda **o: small_model("vit_mae_base", **o),
+    "vit, visible": lambda **o: small_model("vit_mae_base_he", **o),
+    "vit, visible, normalised targets": lambda **o: small_model("vit_mae_small", norm_pix_loss=True, **o),
+}
+"""Every combination that a user can meet, each of which passes the same contract."""
+
+
+@pytest.fixture(params=MAKES)
+def model(request: pytest.FixtureRequest) -> crate_mae.MaskedAutoencoder:
+    """Each make of model in turn, with random biases and norms so that none of them hides a mistake."""
+    built = MAKES[request.param]()
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return built
+
+
+@pytest.fixture
+def images() -> torch.Tensor:
+    """Three images for ``small_model``."""
+    return torch.randn(3, 3, 12, 24, generator=torch.Generator().manual_seed(3))
