@@ -1,0 +1,173 @@
+"""The Gaussian codebook model: tokens drawn near one of K subspaces, and all that is known of them exactly.
+
+A token is z = U_s alpha + sigma w with s ~ weights, alpha ~ N(0, diag(spread_s^2)) and w ~ N(0, I), so that
+
+    z ~ sum_k weights_k N(0, U_k diag(spread_k^2) U_k^T + sigma^2 I).
+
+``codebook`` is the model of the main text (model:gaussian_tokens, model:gaussian_tokens_noise), ``formal_model`` the
+appendix's mu(K, p, sigma^2), whose noise per coordinate is sigma / sqrt d. Tokens are columns.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from crate_mae.errors import UserError
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A Gaussian mixture on K subspaces, seen through noise; bases need not be orthonormal."""
+
+    subspaces: Float[Tensor, "K d p"]
+    """U_[K]."""
+    spread: Float[Tensor, "K p"]
+    """Standard deviation of each coordinate alpha in each subspace."""
+    weights: Float[Tensor, " K"]
+    """Probability of each subspace."""
+    noise: float
+    """Standard deviation of the noise in each of the d coordinates; 0 for tokens on the subspaces."""
+
+    def __post_init__(self) -> None:
+        if not self.noise >= 0:
+            raise UserError(f"the noise level is {self.noise}; a standard deviation is 0 or more.")
+        if (self.weights < 0).any() or not math.isclose(float(self.weights.sum()), 1.0, rel_tol=1e-5):
+            raise UserError("the weights are no probabilities; give K numbers of 0 or more that sum to 1.")
+        if (self.spread < 0).any():
+            raise UserError("a spread is negative; a standard deviation is 0 or more.")
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Tokens with what they were made of: tokens = signal + noise."""
+
+    tokens: Float[Tensor, "*b d N"]
+    signal: Float[Tensor, "*b d N"]
+    noise: Float[Tensor, "*b d N"]
+    memberships: Int[Tensor, "*b N"]
+    """The subspace s_i that each token was drawn from."""
+
+
+def codebook(
+    U: Float[Tensor, "K d p"],
+    sigma: float,
+    spread: Float[Tensor, "K p"] | None = None,
+    weights: Float[Tensor, " K"] | None = None,
+) -> Mixture:
+    """z_i = U_{s_i} alpha_i + sigma w_i   (model:gaussian_tokens; model:gaussian_tokens_noise where sigma > 0).
+
+    The paper leaves the law of s_i and the covariance of the zero-mean alpha_i open; without ``weights`` and
+    ``spread`` they are uniform and I.
+    """
+    count, _, p = U.shape
+    spread = U.new_ones(count, p) if spread is None else spread
+    weights = U.new_full((count,), 1 / count) if weights is None else weights
+    return Mixture(U, spread, weights, sigma)
+
+
+def formal_model(U: Float[Tensor, "K d p"], sigma: float) -> Mixture:
+    """mu(K, p, sigma^2): alpha_i ~ N(0, I / p), noise ~ N(0, sigma^2 / d I), uniform s_i (eq:signal-model-vector-form).
+
+    The paper asks for orthonormal bases with pairwise orthogonal ranges; ``orthogonal_bases`` draws such.
+    """
+    count, d, p = U.shape
+    return codebook(U, sigma / math.sqrt(d), U.new_full((count, p), p**-0.5))
+
+
+def orthogonal_bases(
+    d: int, count: int, p: int, generator: torch.Generator, dtype: torch.dtype = torch.float64
+) -> Float[Tensor, "K d p"]:
+    """K uniformly random bases with U_k^T U_k' = 1{k = k'} I (ass:parameter_config); K p <= d."""
+    if count * p > d:
+        raise UserError(f"{count} orthogonal subspaces of dimension {p} need {count * p} dimensions, not {d}.")
+    gaussian = torch.randn(d, count * p, generator=generator, dtype=dtype, device=generator.device)
+    q, r = torch.linalg.qr(gaussian)
+    q = q * r.diagonal().sign()  # else QR's own signs, not a uniformly random rotation
+    return q.T.reshape(count, p, d).mT.contiguous()
+
+
+def sample(mixture: Mixture, shape: tuple[int, ...], generator: torch.Generator) -> Draw:
+    """N tokens for each batch entry, shape = (*b, N), with their memberships and their signal (X_natural) and noise."""
+    U = mixture.subspaces
+    count, d, p = U.shape
+    flat = math.prod(shape)
+    members = torch.multinomial(mixture.weights, flat, replacement=True, generator=generator)
+    alpha = torch.randn(flat, p, generator=generator, dtype=U.dtype, device=U.device) * mixture.spread[members]
+    coordinates = U.new_zeros(flat, count, p)
+    coordinates[torch.arange(flat, device=U.device), members] = alpha
+    signal = coordinates.flatten(1) @ U.permute(0, 2, 1).flatten(0, 1)
+    noise = mixture.noise * torch.randn(flat, d, generator=generator, dtype=U.dtype, device=U.device)
+    signal, noise = (part.view(*shape, d).mT.contiguous() for part in (signal, noise))
+    return Draw(signal + noise, signal, noise, members.view(shape))
+
+
+# --- the exact density ----------------------------------------------------------------------------------------------
+
+
+def log_density(mixture: Mixture, Z: Float[Tensor, "*b d N"]) -> Float[Tensor, "*b N"]:
+    """log p_sigma(z_i) = log sum_k weights_k N(z_i; 0, Sigma_k), per token (of model:gaussian_tokens_noise)."""
+    return _joint(mixture, Z).logsumexp(-2)
+
+
+def posterior(mixture: Mixture, Z: Float[Tensor, "*b d N"]) -> Float[Tensor, "*b K N"]:
+    """P(s_i = k | z_i): how likely each subspace is, given the noisy token."""
+    return _joint(mixture, Z).softmax(-2)
+
+
+def score(mixture: Mixture, Z: Float[Tensor, "*b d N"]) -> Float[Tensor, "*b d N"]:
+    """grad log p_sigma(z_i) = - sum_k P(s_i = k | z_i) Sigma_k^-1 z_i, the score of section 2.3, in closed form."""
+    axes, variances = _axes(mixture)
+    inside = axes.mT @ Z.unsqueeze(-3)
+    outside = Z.unsqueeze(-3) - axes @ inside
+    pull = axes @ (inside / (variances + mixture.noise**2)[..., None]) + outside / mixture.noise**2
+    return -(posterior(mixture, Z).unsqueeze(-2) * pull).sum(-3)
+
+
+def denoise(mixture: Mixture, Z: Float[Tensor, "*b d N"]) -> Float[Tensor, "*b d N"]:
+    """E[U_s alpha | z] = z + sigma^2 grad log p_sigma(z)   (Tweedie's formula of the diffusion overview, 2t = sigma^2).
+
+    As sigma -> 0 it goes to ``project_to_nearest``, and at sigma = 0 it is that.
+    """
+    if mixture.noise == 0:
+        return project_to_nearest(mixture.subspaces, Z)
+    return Z + mixture.noise**2 * score(mixture, Z)
+
+
+def project_to_nearest(U: Float[Tensor, "K d p"], Z: Float[Tensor, "*b d N"]) -> Float[Tensor, "*b d N"]:
+    """argmin over the union of the subspaces' ranges of |z_i - x|: the denoiser's limit as sigma goes to 0."""
+    shadows = _orthogonal_projections(U) @ Z.unsqueeze(-3)
+    nearest = (Z.unsqueeze(-3) - shadows).square().sum(-2).argmin(-2)
+    index = nearest[..., None, None, :].expand(*shadows.shape[:-3], 1, *shadows.shape[-2:])
+    return shadows.gather(-3, index).squeeze(-3)
+
+
+def _orthogonal_projections(U: Float[Tensor, "K d p"]) -> Float[Tensor, "K d d"]:
+    left, singular, _ = torch.linalg.svd(U, full_matrices=False)
+    tolerance = singular.amax(-1, keepdim=True) * max(U.shape[1:]) * torch.finfo(U.dtype).eps
+    axes = left * (singular > tolerance)[:, None, :]
+    return axes @ axes.mT
+
+
+def _axes(mixture: Mixture) -> tuple[Float[Tensor, "K d r"], Float[Tensor, "K r"]]:
+    # Sigma_k = axes diag(variances) axes^T + noise^2 I with orthonormal axes. Splitting z into its part inside the
+    # axes and the rest keeps full accuracy at small noise, where Woodbury's difference would cancel.
+    if mixture.noise == 0:
+        raise UserError("tokens on subspaces have no density in R^d; give a noise level above 0.")
+    left, singular, _ = torch.linalg.svd(mixture.subspaces * mixture.spread[:, None, :], full_matrices=False)
+    return left, singular.square()
+
+
+def _joint(mixture: Mixture, Z: Float[Tensor, "*b d N"]) -> Float[Tensor, "*b K N"]:
+    # log weights_k + log N(z_i; 0, Sigma_k)
+    axes, variances = _axes(mixture)
+    d, rank = axes.shape[-2:]
+    inside = axes.mT @ Z.unsqueeze(-3)
+    outside = Z.unsqueeze(-3) - axes @ inside
+    total = variances + mixture.noise**2
+    squares = (inside.square() / total[..., None]).sum(-2) + outside.square().sum(-2) / mixture.noise**2
+    logdet = total.log().sum(-1) + (d - rank) * math.log(mixture.noise**2)
+    constant = mixture.weights.log() - 0.5 * (d * math.log(2 * math.pi) + logdet)
+    return constant[:, None] - 0.5 * squares

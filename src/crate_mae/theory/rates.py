@@ -1,0 +1,188 @@
+"""Lossy coding rates, their differences and their closed-form gradients.
+
+Tokens are columns, as in the paper. Every rate is 1/2 logdet(I + c M^T M) of some matrix M, and
+
+    logdet(I + c M^T M) = logdet(I + c M M^T),   M (c^-1 I + M^T M)^-1 = (c^-1 I + M M^T)^-1 M,
+
+so one Cholesky factor of the smaller side gives both the value and the gradient.
+"""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from crate_mae.errors import UserError
+
+# --- rates ----------------------------------------------------------------------------------------------------------
+
+
+def coding_rate(Z: Float[Tensor, "*b d N"], epsilon: float, unit_norm: bool = False) -> Float[Tensor, "*b"]:
+    """R(Z) = 1/2 logdet(I + alpha Z^T Z),   alpha = d / (N eps^2)   (eq:r_def).
+
+    Nats that encode the tokens Z up to precision eps. Differs from the paper by ``unit_norm``, which first scales each
+    token to norm 1 (zero tokens stay zero).
+    """
+    return _half_logdet(_scaled(Z, unit_norm), _precision(Z, epsilon))
+
+
+def projected_compression_rate(
+    W: Float[Tensor, "*b K p N"], epsilon: float, unit_norm: bool = False
+) -> Float[Tensor, "*b"]:
+    """R^c = 1/2 sum_k logdet(I + beta W_k^T W_k),   beta = p / (N eps^2),   of W_k = U_k^T Z at hand   (eq:rc_def).
+
+    Differs from the paper by ``unit_norm``, which first scales each projected token, the columns of each W_k, to
+    norm 1: what the authors' script for the layer-wise figure does.
+    """
+    return _half_logdet(_scaled(W, unit_norm), _precision(W, epsilon)).sum(-1)
+
+
+def compression_rate(
+    Z: Float[Tensor, "*b d N"], U: Float[Tensor, "K d p"], epsilon: float, unit_norm: bool = False
+) -> Float[Tensor, "*b"]:
+    """R^c(Z | U_[K]) = 1/2 sum_k logdet(I + beta (U_k^T Z)^T (U_k^T Z)),   beta = p / (N eps^2)   (eq:rc_def).
+
+    The bases U_k need not be orthonormal. Differs from the paper by ``unit_norm``, which first scales each token of Z,
+    not its projections, to norm 1.
+    """
+    return projected_compression_rate(project(_scaled(Z, unit_norm), U), epsilon)
+
+
+def rate_reduction(
+    Z: Float[Tensor, "*b d N"], U: Float[Tensor, "K d p"], epsilon: float, unit_norm: bool = False
+) -> Float[Tensor, "*b"]:
+    """Delta R(Z | U_[K]) = R(Z) - R^c(Z | U_[K])   (eq:sparse_rr)."""
+    return coding_rate(Z, epsilon, unit_norm) - compression_rate(Z, U, epsilon, unit_norm)
+
+
+def sparse_rate_reduction(
+    Z: Float[Tensor, "*b d N"],
+    U: Float[Tensor, "K d p"],
+    epsilon: float,
+    lambda_: float,
+    norm: Literal["l0", "l1"] = "l0",
+    unit_norm: bool = False,
+) -> Float[Tensor, "*b"]:
+    """Delta R(Z | U_[K]) - lambda ||Z||_0, the objective that the representation maximises   (eq:sparse_rr).
+
+    ``norm="l1"`` has lambda ||Z||_1 instead, what ISTA steps on. Both norms are sums over the entries of Z; with
+    ``unit_norm``, of the scaled Z.
+    """
+    if norm not in ("l0", "l1"):
+        raise UserError(f"the norm is {norm!r}; choose 'l0' or 'l1'.")
+    scaled = _scaled(Z, unit_norm)
+    size = (scaled != 0).to(Z.dtype) if norm == "l0" else scaled.abs()
+    return rate_reduction(scaled, U, epsilon) - lambda_ * size.sum((-2, -1))
+
+
+# --- gradients ------------------------------------------------------------------------------------------------------
+
+
+def coding_rate_gradient(
+    Z: Float[Tensor, "*b d N"], epsilon: float, unit_norm: bool = False
+) -> Float[Tensor, "*b d N"]:
+    """grad R(Z) = Z (alpha^-1 I + Z^T Z)^-1,   alpha = d / (N eps^2)   (of eq:r_def; the paper leaves it out)."""
+    _, gradient = _value_and_gradient(_scaled(Z, unit_norm), _precision(Z, epsilon))
+    return _through_scaling(gradient, Z) if unit_norm else gradient
+
+
+def projected_compression_rate_and_gradient(
+    W: Float[Tensor, "*b K p N"], epsilon: float, unit_norm: bool = False
+) -> tuple[Float[Tensor, "*b"], Float[Tensor, "*b K p N"]]:
+    """R^c given W_k = U_k^T Z, and W_k (beta^-1 I + W_k^T W_k)^-1, its gradient in each W_k, from one factor.
+
+    The gradient in Z is sum_k U_k times it   (eq:deltar-gradient).
+    """
+    value, gradient = _value_and_gradient(_scaled(W, unit_norm), _precision(W, epsilon))
+    return value.sum(-1), _through_scaling(gradient, W) if unit_norm else gradient
+
+
+def compression_rate_gradient(
+    Z: Float[Tensor, "*b d N"], U: Float[Tensor, "K d p"], epsilon: float, unit_norm: bool = False
+) -> Float[Tensor, "*b d N"]:
+    """grad R^c(Z | U_[K]) = sum_k U_k U_k^T Z (beta^-1 I + (U_k^T Z)^T U_k^T Z)^-1   (eq:deltar-gradient)."""
+    _, inner = projected_compression_rate_and_gradient(project(_scaled(Z, unit_norm), U), epsilon)
+    gradient = lift(inner, U)
+    return _through_scaling(gradient, Z) if unit_norm else gradient
+
+
+def rate_reduction_gradient(
+    Z: Float[Tensor, "*b d N"], U: Float[Tensor, "K d p"], epsilon: float, unit_norm: bool = False
+) -> Float[Tensor, "*b d N"]:
+    """grad Delta R(Z | U_[K]) = grad R(Z) - grad R^c(Z | U_[K])."""
+    return coding_rate_gradient(Z, epsilon, unit_norm) - compression_rate_gradient(Z, U, epsilon, unit_norm)
+
+
+# --- between tokens and their coordinates ---------------------------------------------------------------------------
+
+
+def project(Z: Float[Tensor, "*b d N"], U: Float[Tensor, "K d p"]) -> Float[Tensor, "*b K p N"]:
+    """W_k = U_k^T Z for every k."""
+    return (U.transpose(1, 2).flatten(0, 1) @ Z).unflatten(-2, (U.shape[0], U.shape[2]))
+
+
+def lift(W: Float[Tensor, "*b K p N"], U: Float[Tensor, "K d p"]) -> Float[Tensor, "*b d N"]:
+    """sum_k U_k W_k."""
+    return U.permute(1, 0, 2).flatten(1) @ W.flatten(-3, -2)
+
+
+# --- the one computation --------------------------------------------------------------------------------------------
+
+
+def _precision(M: Tensor, epsilon: float) -> float:
+    # rows / (columns eps^2): alpha for Z, beta for W.
+    if not epsilon > 0:
+        raise UserError(f"epsilon is {epsilon}; the precision of a code is a number above 0.")
+    if 0 in M.shape[-2:]:
+        raise UserError(f"tokens of shape {tuple(M.shape[-2:])} have nothing to encode; give at least one token.")
+    return M.shape[-2] / (M.shape[-1] * epsilon**2)
+
+
+def _scaled(M: Float[Tensor, "*b r c"], unit_norm: bool) -> Float[Tensor, "*b r c"]:
+    return M / _lengths(M) if unit_norm else M
+
+
+def _lengths(M: Float[Tensor, "*b r c"]) -> Float[Tensor, "*b 1 c"]:
+    squares = M.square().sum(-2, keepdim=True)
+    return torch.where(squares > 0, squares, 1.0).sqrt()
+
+
+def _through_scaling(gradient: Float[Tensor, "*b r c"], M: Float[Tensor, "*b r c"]) -> Float[Tensor, "*b r c"]:
+    # The chain rule of m -> m / |m|. At a zero token it has no derivative; what stays in place gets 0.
+    lengths = _lengths(M)
+    unit = M / lengths
+    tangent = (gradient - unit * (unit * gradient).sum(-2, keepdim=True)) / lengths
+    return tangent * (M != 0).any(-2, keepdim=True)
+
+
+def _half_logdet(M: Float[Tensor, "*b r c"], scale: float) -> Float[Tensor, "*b"]:
+    factor = _factor(M, scale)
+    if factor is None:
+        return 0.5 * torch.log1p(scale * torch.linalg.svdvals(M).square()).sum(-1)
+    return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+
+def _value_and_gradient(
+    M: Float[Tensor, "*b r c"], scale: float
+) -> tuple[Float[Tensor, "*b"], Float[Tensor, "*b r c"]]:
+    factor = _factor(M, scale)
+    if factor is None:
+        left, singular, right = torch.linalg.svd(M, full_matrices=False)
+        shrunk = scale * singular / (1 + scale * singular.square())
+        return 0.5 * torch.log1p(scale * singular.square()).sum(-1), (left * shrunk[..., None, :]) @ right
+    value = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    # The inverse and one product: faster than two triangular solves, whose batches do not run in parallel.
+    inverse = scale * torch.cholesky_inverse(factor)
+    return value, inverse @ M if M.shape[-2] <= M.shape[-1] else M @ inverse
+
+
+def _factor(M: Float[Tensor, "*b r c"], scale: float) -> Float[Tensor, "*b s s"] | None:
+    # The Cholesky factor of I + scale * Gram on the smaller side; None where rounding has swallowed the I.
+    gram = M @ M.mT if M.shape[-2] <= M.shape[-1] else M.mT @ M
+    factor, failed = torch.linalg.cholesky_ex(scale * gram + torch.eye(gram.shape[-1], dtype=M.dtype, device=M.device))
+    if not failed.any():
+        return factor
+    if not M.isfinite().all():
+        raise UserError("the tokens hold NaN or infinity; look for what made them.")
+    return None
