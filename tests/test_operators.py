@@ -66,7 +66,9 @@ def test_gradcheck_in_float64() -> None:
     tokens, subspaces, output, bias = (
         draw(i, *s, dtype=torch.float64) for i, s in enumerate([(2, 5, d), (d, d), (d, d), (1, d)])
     )
-    assert torch.autograd.gradcheck(lambda *a: mssa(a[0], a[1], a[2], a[3][0], heads), (tokens, subspaces, output, bias))
+    assert torch.autograd.gradcheck(
+        lambda *a: mssa(a[0], a[1], a[2], a[3][0], heads), (tokens, subspaces, output, bias)
+    )
     assert torch.autograd.gradcheck(lambda *a: mssa_tied(*a, heads, 0.5), (tokens, subspaces))
     assert torch.autograd.gradcheck(lambda *a: ista(*a, 0.1, 0.1), (tokens, subspaces))
     assert torch.autograd.gradcheck(lambda *a: ista(*a, 0.1, 0.1), (tokens[:, :2].detach().requires_grad_(), subspaces))

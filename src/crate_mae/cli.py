@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -153,17 +154,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         print(f"crate-mae {__version__}")
         return
-    warnings.showwarning = lambda message, *_, **__: print(f"crate-mae: note: {message}", file=sys.stderr)
+    about = "Masked completion of images with white-box transformers."
     try:
-        tyro.extras.subcommand_cli_from_dict(
-            VERBS, prog="crate-mae", description="Masked completion of images with white-box transformers.", args=words
-        )
+        _check_verb(words)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("always", category=UserWarning)
+            warnings.showwarning = lambda message, *_, **__: print(f"crate-mae: note: {message}", file=sys.stderr)
+            tyro.extras.subcommand_cli_from_dict(VERBS, prog="crate-mae", description=about, args=words)
     except UserError as error:
         print(f"crate-mae: error: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("crate-mae: stopped.", file=sys.stderr)
         sys.exit(130)
+
+
+def _check_verb(words: list[str]) -> None:
+    if words and not words[0].startswith("-") and words[0] not in VERBS:
+        near = get_close_matches(words[0], VERBS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(VERBS)}."
+        raise UserError(f"there is no command {words[0]}; {hint}")
 
 
 def _at_least_one(name: str, value: int) -> None:

@@ -17,14 +17,15 @@ MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 def read(source: Image.Image | str | Path) -> Image.Image:
     """A picture, decoded and upright; the first frame of an animated one."""
+    name = "the image" if isinstance(source, Image.Image) else str(source)
     try:
-        image = source if isinstance(source, Image.Image) else Image.open(source)
-        image.load()
-        return ImageOps.exif_transpose(image)
+        if isinstance(source, Image.Image):
+            return ImageOps.exif_transpose(source)
+        with Image.open(source) as image:
+            return ImageOps.exif_transpose(image)
     except FileNotFoundError:
-        raise UserError(f"there is no image {source}.") from None
+        raise UserError(f"there is no image {name}.") from None
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        name = getattr(source, "filename", "") or ("the image" if isinstance(source, Image.Image) else source)
         raise UserError(f"{name} can't be read as an image ({error}).") from None
 
 

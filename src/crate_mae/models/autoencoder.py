@@ -50,7 +50,7 @@ class MaskedAutoencoder(ImageModel):
         """
         return self._encode(self.patches(images), None if mask is None else self._check(mask, images))
 
-    def decode(self, latent: Tokens, mask: Mask) -> Float[Tensor, "b n pixels"]:
+    def decode(self, latent: Tokens, mask: Mask) -> Float[Tensor, "b N pixels"]:
         """g: the encoder's tokens back to the pixels of all patches; the class token is dropped at the end."""
         return self.pixels(self.decoder(self.handover(latent, mask))[:, 1:])
 
@@ -68,7 +68,7 @@ class MaskedAutoencoder(ImageModel):
         """A state dict that the authors' strict load takes; a model that their layout can't hold is an error."""
         return official_weights(self.config, self.state_dict())
 
-    def _encode(self, patches: Float[Tensor, "b n pixels"], mask: Mask | None) -> Tokens:
+    def _encode(self, patches: Float[Tensor, "b N pixels"], mask: Mask | None) -> Tokens:
         return self.encoder(self.embedding(patches, mask), self._present(mask))
 
     def _present(self, mask: Mask | None) -> Present:
@@ -86,11 +86,11 @@ class Completion:
 
     loss: Float[Tensor, ""]
     """Mean squared error over the masked patches; zero where none is masked."""
-    errors: Float[Tensor, "b n"]
+    errors: Float[Tensor, "b N"]
     """Mean squared error of every patch, against its target."""
-    prediction: Float[Tensor, "b n pixels"]
+    prediction: Float[Tensor, "b N pixels"]
     """Every patch as the decoder gives it, pixels in the order (row, column, channel)."""
-    patches: Float[Tensor, "b n pixels"]
+    patches: Float[Tensor, "b N pixels"]
     """Every patch as it was given."""
     mask: Mask
     config: ModelConfig
@@ -126,6 +126,6 @@ class Completion:
             return ""
         return "normalised predictions shown with the mean and deviation of the original patches"
 
-    def _filled(self, prediction: Float[Tensor, "b n pixels"]) -> Float[Tensor, "b c H W"]:
+    def _filled(self, prediction: Float[Tensor, "b N pixels"]) -> Float[Tensor, "b c H W"]:
         filled = self.mask.replace(self.patches, prediction)
         return unpatchify(filled, self.config.patch_size, self.config.grid)

@@ -48,13 +48,13 @@ class PatchEmbedding(nn.Module):
         learned_blank = masks and not self.visible_only and config.masked_patch == "token"
         self.mask_token = nn.Parameter(torch.empty(config.dim)) if learned_blank else None
 
-    def forward(self, patches: Float[Tensor, "b n pixels"], mask: Mask | None = None) -> Tokens:
+    def forward(self, patches: Float[Tensor, "b N pixels"], mask: Mask | None = None) -> Tokens:
         positions = self.positions()
         tokens = self._patches(patches, positions[1:], mask)
         class_token = (self.class_token + positions[0]).expand(len(patches), 1, -1)
         return torch.cat([class_token.to(tokens.dtype), tokens], 1)
 
-    def _patches(self, patches: Tensor, positions: Float[Tensor, "n d"], mask: Mask | None) -> Tokens:
+    def _patches(self, patches: Tensor, positions: Float[Tensor, "N d"], mask: Mask | None) -> Tokens:
         if mask is None:
             return self.projection(patches) + positions
         if self.visible_only:

@@ -3,7 +3,7 @@
 from abc import ABC
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -30,8 +30,6 @@ DECODER_BLOCKS: dict[Family, Callable[[ModelConfig], Block]] = {
     "vit": lambda config: ViTBlock(config.decoder_dim, config.decoder_heads, config),
 }
 
-Pool = Literal["cls", "mean", "grid"]
-
 
 class ImageModel(nn.Module, ABC):
     """A patch embedding and an encoder; the autoencoder and the classifier add what they need."""
@@ -53,7 +51,7 @@ class ImageModel(nn.Module, ABC):
 
     # --- representations ---
 
-    def patches(self, images: Tensor) -> Float[Tensor, "b n pixels"]:
+    def patches(self, images: Tensor) -> Float[Tensor, "b N pixels"]:
         """X: the images, checked, cut into patches."""
         shape = (self.config.channels, *self.config.image_size)
         if images.ndim != 4 or images.shape[1:] != shape or not images.is_floating_point():
@@ -71,7 +69,7 @@ class ImageModel(nn.Module, ABC):
         """Z, (B, 1 + N, d) with the class token first, after the final norm if there is one. Nothing is masked."""
         return self.encoder(self.embed(images))
 
-    def features(self, images: Tensor, layer: int = -1, pool: Pool = "cls") -> Tensor:
+    def features(self, images: Tensor, layer: int = -1, pool: str = "cls") -> Tensor:
         """Representations for downstream use.
 
         Layer 0 is the embedding, l the output of block l, and -1 the same as ``encode``; -2, -3, .. count on from the

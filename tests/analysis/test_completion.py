@@ -1,0 +1,25 @@
+import numpy as np
+import torch
+from conftest import small_model
+
+from crate_mae.analysis.completion import GRAY, completion_panels
+
+
+def test_panels_show_what_they_say() -> None:
+    model = small_model("crate_mae_tiny", mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+    images = torch.randn(2, 3, 12, 24)
+    mask = torch.zeros(2, 12, dtype=torch.bool)
+    mask[0, 5] = True  # row 1, column 1 of a 3 x 4 grid of 4 x 6 pixels
+    panels = completion_panels(model, images, mask)
+    hole = np.s_[4:8, 6:12]
+    assert (panels.masked[0][hole] == GRAY).all()
+    outside = panels.masked[0] != panels.original[0]
+    outside[hole] = False
+    assert not outside.any()
+    assert np.array_equal(panels.masked[1], panels.original[1])
+    assert np.array_equal(panels.completed[1], panels.original[1])
+    assert panels.errors[1] == 0
+    out = model(images, mask)
+    np.testing.assert_allclose(panels.errors[0], out.loss.item(), rtol=1e-6)
+    expected = (out.completed[0] * 0.25 + 0.5).clamp(0, 1).permute(1, 2, 0).detach().numpy()
+    np.testing.assert_allclose(panels.completed[0], expected, atol=0.51 / 255)

@@ -1,0 +1,138 @@
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import small_model
+from safetensors.torch import load_file, save_file
+
+import crate_mae
+from crate_mae import ImageEncoder, UserError
+from crate_mae.models.zoo import load_autoencoder
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return small_model("crate_mae_tiny", norm_pix_loss=True, lambda_=0.3, mean=(0.1, 0.2, 0.3)).save(tmp_path / "model")
+
+
+def test_the_config_is_readable_and_complete(checkpoint: Path) -> None:
+    assert {path.name for path in checkpoint.iterdir()} == {"model.safetensors", "config.json"}
+    description = json.loads((checkpoint / "config.json").read_text())
+    assert description["format_version"] == 1
+    model = description["model"]
+    assert (model["lambda_"], model["eta"], model["preset"], model["norm_pix_loss"]) == (0.3, 0.1, "paper", True)
+    assert (model["mean"], model["image_size"]) == ([0.1, 0.2, 0.3], [12, 24])
+
+
+def test_a_run_folder_gives_its_best(checkpoint: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    model = crate_mae.load(checkpoint)
+    model.save(run / "checkpoints" / "best")
+    assert crate_mae.load(run).config == model.config
+
+
+def test_saving_again_replaces(checkpoint: Path) -> None:
+    other = small_model("vit_mae_base")
+    other.save(checkpoint)
+    assert crate_mae.load(checkpoint).config == other.config
+    assert {path.name for path in checkpoint.iterdir()} == {"model.safetensors", "config.json"}
+
+
+def test_an_encoder_alone_loads_and_can_t_complete(tmp_path: Path) -> None:
+    encoder = ImageEncoder(small_model("crate_mae_tiny").config)
+    path = encoder.save(tmp_path / "encoder")
+    images = torch.randn(1, 3, 12, 24)
+    assert torch.equal(crate_mae.load(path).encode(images), encoder.encode(images))
+    with pytest.raises(UserError, match="no decoder"):
+        load_autoencoder(path)
+
+
+def edit(**changes: Any) -> Callable[[Path], None]:
+    def apply(path: Path) -> None:
+        description = json.loads((path / "config.json").read_text())
+        description["model"] |= changes
+        (path / "config.json").write_text(json.dumps(description))
+
+    return apply
+
+
+def top(**changes: Any) -> Callable[[Path], None]:
+    def apply(path: Path) -> None:
+        (path / "config.json").write_text(json.dumps(json.loads((path / "config.json").read_text()) | changes))
+
+    return apply
+
+
+def weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Path], None]:
+    def apply(path: Path) -> None:
+        tensors = load_file(path / "model.safetensors")
+        change(tensors)
+        save_file(tensors, path / "model.safetensors")
+
+    return apply
+
+
+def truncate(path: Path) -> None:
+    data = (path / "model.safetensors").read_bytes()
+    (path / "model.safetensors").write_bytes(data[: len(data) // 2])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (truncate, "truncated"),
+        (lambda path: (path / "model.safetensors").write_bytes(pickle.dumps({"x": 1})), "no safetensors"),
+        (lambda path: (path / "model.safetensors").unlink(), "no checkpoint"),
+        (lambda path: (path / "config.json").unlink(), "no checkpoint"),
+        (lambda path: (path / "config.json").write_text("{"), "JSON"),
+        (lambda path: (path / "config.json").write_text("[]"), "not written by crate-mae"),
+        (lambda path: (path / "config.json").write_bytes(b"\xff\xfe\x00"), "JSON"),
+        (lambda path: (path / "config.json").write_text("[" * 100_000), "JSON"),
+        (top(format="other"), "not written by crate-mae"),
+        (top(format_version=2), "format version 2"),
+        (top(kind="generator"), "'generator'"),
+        (top(kind=None), "damaged"),
+        (top(class_names=["a"]), "does not know"),
+        (edit(dim=32), "another model"),
+        (edit(depth=3), "lacks"),
+        (edit(depth=1), "unknown"),
+        (edit(depth=10**9), "more layers"),
+        (edit(image_size=[24, 24]), "another model"),
+        (edit(family="vit"), "another model"),
+        (edit(surplus=1), "no setting surplus"),
+        (edit(dim="16"), "right kind"),
+        (edit(heads=3), "does not divide"),
+        (edit(final_norms=1), "right kind"),
+        (weights(lambda t: t.pop("pixels.weight")), "lacks 1 tensors, pixels.weight"),
+        (weights(lambda t: t.update(surplus=torch.zeros(1))), "unknown 1 tensors, surplus"),
+        (weights(lambda t: t.update({"pixels.weight": torch.zeros(2, 2)})), "pixels.weight"),
+        (weights(lambda t: t.update({"pixels.weight": t["pixels.weight"].long()})), "floating"),
+    ],
+)
+def test_damage_gets_one_sentence(checkpoint: Path, damage: Callable[[Path], object], message: str) -> None:
+    damage(checkpoint)
+    with pytest.raises(UserError, match=message) as caught:
+        crate_mae.load(checkpoint)
+    assert "\n" not in str(caught.value)
+
+
+def test_paths_that_are_none_get_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no checkpoint"):
+        crate_mae.load(tmp_path / "missing")
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(UserError, match="no checkpoint"):
+        crate_mae.load(file)
+    with pytest.raises(UserError, match="is a file"):
+        small_model("crate_mae_tiny").save(file)
+    with pytest.raises(UserError, match="could not be written"):
+        small_model("crate_mae_tiny").save(file / "below")
+
+
+def test_a_size_that_does_not_fit_gets_one_sentence(checkpoint: Path) -> None:
+    with pytest.raises(UserError, match="patches of 6"):
+        crate_mae.load(checkpoint, image_size=(12, 25))

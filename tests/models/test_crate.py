@@ -1,0 +1,61 @@
+"""The white-box layers are the paper's equations."""
+
+import torch
+from torch import nn
+
+from crate_mae.models.config import ModelConfig
+from crate_mae.models.crate import CrateDecoderBlock, CrateEncoderBlock
+from crate_mae.models.initialise import initialise
+from crate_mae.operators import ista_listing, mssa_listing, mssa_tied
+
+
+def build(kind: type[nn.Module], **overrides: object) -> nn.Module:
+    block = kind(ModelConfig(family="crate", dim=12, depth=1, heads=3, lambda_=0.3, **overrides))
+    initialise(block, torch.Generator().manual_seed(0))
+    return block
+
+
+def without_norms(block: nn.Module) -> nn.Module:
+    for name, module in list(block.named_children()):
+        if isinstance(module, nn.LayerNorm):
+            setattr(block, name, nn.Identity())
+    return block
+
+
+def test_the_encoder_layer_without_norms_is_the_paper_s() -> None:
+    block = without_norms(build(CrateEncoderBlock, mssa="tied", epsilon=0.8))
+    Z = torch.randn(2, 5, 12)
+    half, full = block.step(Z)
+    torch.testing.assert_close(half, Z + mssa_tied(Z, block.mssa.subspaces, 3, 0.8))
+    torch.testing.assert_close(full, ista_listing(half, block.ista.dictionary, 0.1, 0.3))
+
+
+def test_the_decoder_layer_without_norms_is_the_paper_s() -> None:
+    block = without_norms(build(CrateDecoderBlock, mssa="tied", epsilon=0.8))
+    Y = torch.randn(2, 5, 12)
+    half, full = block.step(Y)
+    E = block.rotation.weight
+    torch.testing.assert_close(half, (E @ Y.mT).mT)
+    torch.testing.assert_close(full, half - mssa_tied(half, block.mssa.subspaces, 3, 0.8))
+
+
+def test_with_norms_the_layers_are_the_listing_s() -> None:
+    encoder, decoder, official = (
+        build(CrateEncoderBlock),
+        build(CrateDecoderBlock),
+        build(CrateDecoderBlock, decoder_skip="raw"),
+    )
+    x = torch.randn(2, 5, 12)
+
+    def attn(block: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
+        return mssa_listing(tokens, block.mssa.subspaces, block.mssa.output.weight, block.mssa.output.bias, 3)
+
+    x_ = attn(encoder, encoder.norm_mssa(x)) + x
+    torch.testing.assert_close(encoder.step(x).half, x_)
+    torch.testing.assert_close(encoder(x), ista_listing(encoder.norm_ista(x_), encoder.ista.dictionary, 0.1, 0.3))
+
+    x_ = decoder.rotation(decoder.norm_rotation(x))
+    ln2 = decoder.norm_mssa(x_)
+    torch.testing.assert_close(decoder.step(x).half, x_)  # before its second norm
+    torch.testing.assert_close(decoder(x), ln2 - attn(decoder, ln2))
+    torch.testing.assert_close(official(x), x_ - attn(official, ln2))

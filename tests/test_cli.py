@@ -1,0 +1,131 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import small_model
+from PIL import Image
+
+import crate_mae
+from crate_mae.cli import main
+
+OWN = Path(__file__).parent / "data" / "official_tiny.safetensors"
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    Image.effect_noise((40, 30), 80).save(tmp_path / "picture.png")
+    return tmp_path / "picture.png"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return small_model("crate_mae_tiny").save(tmp_path / "checkpoint")
+
+
+def official(tmp_path: Path) -> Path:
+    model = crate_mae.create_model("crate_mae_tiny", "official", image_size=32, depth=1)
+    torch.save({"model": model.to_official()}, tmp_path / "official.pth")
+    return tmp_path / "official.pth"
+
+
+def test_complete_writes_a_picture(checkpoint: Path, picture: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = picture.parent / "new folder" / "out.png"
+    main(["complete", str(picture), "--checkpoint", str(checkpoint), "--mask-ratio", "0.5", "--out", str(out)])
+    with Image.open(out) as drawn:
+        assert drawn.size[0] > 200
+    assert "6 of 12 patches masked" in capsys.readouterr().out
+
+
+def test_the_seed_decides_the_mask(checkpoint: Path, picture: Path) -> None:
+    def complete(seed: int) -> bytes:
+        out = picture.parent / f"{seed}.png"
+        main(["complete", str(picture), "--checkpoint", str(checkpoint), "--seed", str(seed), "--out", str(out)])
+        return out.read_bytes()
+
+    assert complete(0) == complete(0)
+    assert complete(0) != complete(1)
+
+
+def test_models_lists_the_zoo(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["models"])
+    printed = capsys.readouterr().out
+    for word in ("crate_mae_large_visible", "44,638,464", "43,890,432", "143,790,336", "111,907,840"):
+        assert word in printed
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--version"])
+    assert capsys.readouterr().out == f"crate-mae {crate_mae.__version__}\n"
+
+
+def test_convert_then_load(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["convert", str(official(tmp_path)), "--from", "official", "--out", str(tmp_path / "out"), "--lambda", "0.2"])
+    assert "an autoencoder" in capsys.readouterr().out
+    config = crate_mae.load(tmp_path / "out").config
+    assert (config.lambda_, config.eta, config.heads, config.preset) == (0.2, 0.1, 6, "official")
+
+
+def test_an_encoder_only_file_is_said_to_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weights = torch.load(official(tmp_path))["model"]
+    torch.save({k: v for k, v in weights.items() if not k.startswith("decoder_")}, tmp_path / "encoder.pth")
+    main(["convert", str(tmp_path / "encoder.pth"), "--from", "official", "--out", str(tmp_path / "out")])
+    printed = capsys.readouterr()
+    assert "without a decoder" in printed.err
+    assert "an encoder" in printed.out
+
+
+def errors(tmp_path: Path, picture: Path, checkpoint: Path) -> dict[str, tuple[list[str], str]]:
+    """Each kind of bad input, and a word of the sentence that it gets."""
+    (tmp_path / "text.png").write_text("no image")
+    cut = small_model("crate_mae_tiny").save(tmp_path / "cut")
+    (cut / "model.safetensors").write_bytes((cut / "model.safetensors").read_bytes()[:2000])
+    encoder = crate_mae.ImageEncoder(small_model("crate_mae_tiny").config).save(tmp_path / "encoder")
+    out = ["--out", str(tmp_path / "out.png")]
+    good = ["--checkpoint", str(checkpoint), *out]
+    source = str(official(tmp_path))
+    return {
+        "no image": (["complete", str(tmp_path / "none.png"), *good], "no image"),
+        "not an image": (["complete", str(tmp_path / "text.png"), *good], "can't be read"),
+        "ratio": (["complete", str(picture), *good, "--mask-ratio", "2"], "ratio"),
+        "no checkpoint": (["complete", str(picture), "--checkpoint", str(tmp_path), *out], "no checkpoint"),
+        "truncated": (["complete", str(picture), "--checkpoint", str(cut), *out], "truncated"),
+        "no decoder": (["complete", str(picture), "--checkpoint", str(encoder), *out], "no decoder"),
+        "device": (["complete", str(picture), *good, "--device", "mps"], "mps"),
+        "bad suffix": (["complete", str(picture), *good[:2], "--out", str(tmp_path / "out.xyz")], "--out"),
+        "of another model": (["convert", source, "--from", "mae", "--out", str(tmp_path / "c")], "another model"),
+        "foreign option": (["convert", source, "--from", "official", "--norm-eps", "1e-6", *out], "--norm-eps"),
+        "heads": (["convert", source, "--from", "official", "--heads", "7", *out], "does not divide"),
+        "size": (["convert", source, "--from", "official", "--image-size", "30", *out], "patches of 16"),
+        "no steps": (["demo", "--steps", "0", "--out", str(tmp_path / "demo")], "--steps"),
+        "no verb": ([], "Missing subcommand"),
+        "wrong verb": (["compleat"], "did you mean complete?"),
+        "missing option": (["complete", str(picture)], "required"),
+        "wrong value": (["complete", str(picture), *good, "--seed", "x"], "seed"),
+    }
+
+
+def test_bad_input_gets_one_sentence_and_exit_code_2(
+    tmp_path: Path, picture: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, (arguments, word) in errors(tmp_path, picture, checkpoint).items():
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        printed = capsys.readouterr()
+        assert stop.value.code == 2, name
+        assert word in printed.err + printed.out, name
+        assert "Traceback" not in printed.err + printed.out, name
+        if printed.err.startswith("crate-mae: error:"):
+            assert printed.err.count("\n") == 1, name
+
+
+def test_no_traceback_from_a_real_process(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "crate_mae", "complete", "none.png", "--checkpoint", "none", "--out", "out.png"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert result.stderr == (
+        "crate-mae: error: none is no checkpoint: a checkpoint is a folder with config.json and model.safetensors "
+        "(crate-mae convert makes one from other projects' files).\n"
+    )
+    assert not result.stdout
