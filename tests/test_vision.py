@@ -11,7 +11,9 @@ def run(tmp_path: Path, torchvision: str) -> subprocess.CompletedProcess[str]:
     package = tmp_path / "torchvision"
     package.mkdir()
     (package / "__init__.py").write_text(textwrap.dedent(torchvision))
-    script = "import torch\nfrom crate_mae.vision import torchvision as t\nprint(t.name, hasattr(torch.ops.torchvision, 'nms'))"
+    script = (
+        "from crate_mae.vision import torch, torchvision as t; print(t.name, hasattr(torch.ops.torchvision, 'nms'))"
+    )
     environment = {"PYTHONPATH": str(tmp_path), "PATH": "", "OMP_NUM_THREADS": "1"}
     return subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
 

@@ -14,7 +14,7 @@ from crate_mae.errors import UserError
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 
 
-def demo(out: Path = Path("runs/demo"), steps: int = 1500, seed: int = 0, device: DeviceName = "auto") -> None:
+def demo(out: Path = Path("runs/demo"), steps: int = 2500, seed: int = 0, device: DeviceName = "auto") -> None:
     """Pretrain a small CRATE-MAE on scikit-learn's digits and write a report: no download, a minute or two.
 
     Args:

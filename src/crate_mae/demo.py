@@ -26,8 +26,8 @@ from crate_mae.training.optim import adamw, cosine_schedule
 from crate_mae.training.probe import Probe, linear_probe
 
 MASK_RATIO = 0.75
-BATCH = 128
-LEARNING_RATE = 2e-3
+BATCH = 64
+LEARNING_RATE = 1e-3
 WEIGHT_DECAY = 0.05
 STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
 SHOWN = 8
@@ -76,11 +76,11 @@ def run(out: Path, steps: int, seed: int, device: torch.device, console: Console
         "crate_mae_tiny",
         generator=generator,
         image_size=8,
-        patch_size=2,
+        patch_size=(2, 4),
         channels=1,
-        dim=64,
-        depth=4,
-        heads=4,
+        dim=192,
+        depth=2,
+        heads=6,
         mean=(digits.mean,),
         std=(digits.std,),
     ).to(device)

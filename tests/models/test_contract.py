@@ -8,7 +8,7 @@ from torch import Tensor
 
 import crate_mae
 from crate_mae import MaskedAutoencoder, UserError
-from crate_mae.tokens import normalise_patches, patchify
+from crate_mae.tokens import normalise_patches, patchify, unpatchify
 
 N, D = 12, 4 * 6 * 3
 
@@ -47,8 +47,6 @@ def test_masked_pixels_never_reach_the_prediction(model: MaskedAutoencoder, imag
     mask = masks(model)
     hidden = patchify(images, (4, 6)).clone()
     hidden[mask] += 100
-    from crate_mae.tokens import unpatchify
-
     changed = unpatchify(hidden, (4, 6), (3, 4))
     torch.testing.assert_close(model(changed, mask).prediction, model(images, mask).prediction)
     visible = patchify(images, (4, 6)).clone()
@@ -67,6 +65,11 @@ def test_unequal_counts_equal_the_one_by_one_result(model: MaskedAutoencoder, im
     for i in range(3):
         alone = model.encode(images[i : i + 1], UNEQUAL[i])
         torch.testing.assert_close(latents[i, : visible[i]], alone[0], rtol=1e-4, atol=1e-5)
+
+
+def test_encode_then_decode_is_the_prediction(model: MaskedAutoencoder, images: Tensor) -> None:
+    latent = model.encode(images, UNEQUAL)
+    torch.testing.assert_close(model.decode(latent, UNEQUAL), model(images, UNEQUAL).prediction)
 
 
 def test_one_mask_serves_all_images(model: MaskedAutoencoder, images: Tensor) -> None:

@@ -50,9 +50,9 @@ class MaskedAutoencoder(ImageModel):
         """
         return self._encode(self.patches(images), None if mask is None else self._check(mask, images))
 
-    def decode(self, latent: Tokens, mask: Mask) -> Float[Tensor, "b N pixels"]:
+    def decode(self, latent: Tokens, mask: Tensor | Mask) -> Float[Tensor, "b N pixels"]:
         """g: the encoder's tokens back to the pixels of all patches; the class token is dropped at the end."""
-        return self.pixels(self.decoder(self.handover(latent, mask))[:, 1:])
+        return self.pixels(self.decoder(self.handover(latent, self._check(mask, latent)))[:, 1:])
 
     def complete(self, images: Tensor, mask: Tensor, original_known: bool = True) -> Float[Tensor, "b c H W"]:
         """The images with their masked patches filled in.
@@ -76,8 +76,8 @@ class MaskedAutoencoder(ImageModel):
             return None
         return nn.functional.pad(mask.present, (1, 0), value=True)
 
-    def _check(self, mask: Tensor, images: Tensor) -> Mask:
-        return Mask.of(mask, len(images), self.num_patches, images.device)
+    def _check(self, mask: Tensor | Mask, batch: Tensor) -> Mask:
+        return mask if isinstance(mask, Mask) else Mask.of(mask, len(batch), self.num_patches, batch.device)
 
 
 @dataclass(frozen=True)
