@@ -221,7 +221,7 @@ def draw(
         f"{len(digits.test)} others.",
     )
     report.section("Numbers", *summary(curve.held_out[len(curve.losses)], filled, probes))
-    report.section("Completion", "The encoder sees a quarter of the patches; the decoder fills in the rest.")
+    report.section("Completion", "Three quarters of the patches are blanked; the model fills them in from the rest.")
     report.picture(
         completions,
         "Masked, completed and original test digits; below, the mean squared error over the masked patches, in units "

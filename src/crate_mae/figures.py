@@ -59,7 +59,8 @@ def training_curve(
     ax.plot(steps, losses, color=INK, alpha=0.35, lw=0.8, label="training batch")
     ax.plot(list(held_out), list(held_out.values()), "o-", color=INK, ms=4, label="held-out images")
     ax.axhline(reference[1], color=ACCENT, ls="--", label=f"{reference[0]} ({reference[1]:.3f})")
-    ax.set(xlabel="step", ylabel="mean squared error on masked patches", xlim=(0, None), ylim=(0, None))
+    # The first steps lie far above: the axis leaves them out to show where the work is done.
+    ax.set(xlabel="step", ylabel="mean squared error on masked patches", xlim=(0, None), ylim=(0, 2 * reference[1]))
     ax.legend(frameon=False)
     return figure
 

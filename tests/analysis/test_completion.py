@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from conftest import small_model
 
-from crate_mae.analysis.completion import GRAY, completion_panels
+from crate_mae.analysis.completion import MASKED_COLOUR, completion_panels
 
 
 def test_panels_show_what_they_say() -> None:
@@ -12,7 +12,7 @@ def test_panels_show_what_they_say() -> None:
     mask[0, 5] = True  # row 1, column 1 of a 3 x 4 grid of 4 x 6 pixels
     panels = completion_panels(model, images, mask)
     hole = np.s_[4:8, 6:12]
-    assert (panels.masked[0][hole] == GRAY).all()
+    assert (panels.masked[0][hole] == np.array(MASKED_COLOUR)).all()
     outside = panels.masked[0] != panels.original[0]
     outside[hole] = False
     assert not outside.any()
@@ -23,3 +23,11 @@ def test_panels_show_what_they_say() -> None:
     np.testing.assert_allclose(panels.errors[0], out.loss.item(), rtol=1e-6)
     expected = (out.completed[0] * 0.25 + 0.5).clamp(0, 1).permute(1, 2, 0).detach().numpy()
     np.testing.assert_allclose(panels.completed[0], expected, atol=0.51 / 255)
+
+
+def test_gray_images_get_a_mask_in_colour() -> None:
+    model = small_model("crate_mae_tiny", channels=1)
+    panels = completion_panels(model, torch.randn(1, 1, 12, 24), torch.arange(12) < 6)
+    assert panels.masked[0].shape == (12, 24, 3)
+    assert panels.original[0].shape == (12, 24, 1)
+    assert (panels.masked[0][:4, :6] == np.array(MASKED_COLOUR)).all()

@@ -9,7 +9,7 @@ from torch import Tensor
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.tokens import unpatchify
 
-GRAY = 0.5  # what a masked patch is shown as
+MASKED_COLOUR = (0.70, 0.78, 0.90)  # no gray, so that it differs from any pixel of a gray image
 
 
 class Panels(NamedTuple):
@@ -29,11 +29,15 @@ def completion_panels(model: MaskedAutoencoder, images: Tensor, mask: Tensor) ->
     completion = model(images, mask)
     config = model.config
     hidden = completion.mask.masked[..., None].expand_as(completion.patches).float()
-    hidden = unpatchify(hidden, config.patch_size, config.grid).permute(0, 2, 3, 1).cpu().numpy()
+    hidden = unpatchify(hidden, config.patch_size, config.grid).amax(1)[..., None].cpu().numpy()
     original, completed = (
         [np.atleast_3d(np.asarray(model.to_image(image), dtype=np.float32) / 255) for image in batch]
         for batch in (images, completion.completed)
     )
-    masked = [np.where(where > 0, GRAY, image) for where, image in zip(hidden, original, strict=True)]
+    masked = [np.where(where > 0, MASKED_COLOUR, _rgb(image)) for where, image in zip(hidden, original, strict=True)]
     errors = (completion.errors * completion.mask.masked).sum(-1) / completion.mask.masked.sum(-1).clamp(min=1)
     return Panels(masked, completed, original, errors.tolist(), completion.caption)
+
+
+def _rgb(image: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(image, (*image.shape[:2], 3)) if image.shape[2] == 1 else image[..., :3]
