@@ -67,6 +67,17 @@ def test_convert_then_load(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert (config.lambda_, config.eta, config.heads, config.preset) == (0.2, 0.1, 6, "official")
 
 
+def test_zero_is_a_number_too(tmp_path: Path) -> None:
+    main(["convert", str(official(tmp_path)), "--from", "official", "--out", str(tmp_path / "out"), "--lambda", "0"])
+    assert crate_mae.load(tmp_path / "out").config.lambda_ == 0
+
+
+def test_a_picture_without_a_suffix_is_a_png(checkpoint: Path, picture: Path) -> None:
+    main(["complete", str(picture), "--checkpoint", str(checkpoint), "--out", str(picture.parent / "plain")])
+    with Image.open(picture.parent / "plain") as drawn:
+        assert drawn.format == "PNG"
+
+
 def test_an_encoder_only_file_is_said_to_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     weights = torch.load(official(tmp_path))["model"]
     torch.save({k: v for k, v in weights.items() if not k.startswith("decoder_")}, tmp_path / "encoder.pth")
@@ -98,6 +109,15 @@ def errors(tmp_path: Path, picture: Path, checkpoint: Path) -> dict[str, tuple[l
         "foreign option": (["convert", source, "--from", "official", "--norm-eps", "1e-6", *out], "--norm-eps"),
         "heads": (["convert", source, "--from", "official", "--heads", "7", *out], "does not divide"),
         "size": (["convert", source, "--from", "official", "--image-size", "30", *out], "patches of 16"),
+        "no heads": (["convert", source, "--from", "official", "--heads", "0", *out], "heads is 0"),
+        "no size": (["convert", source, "--from", "official", "--image-size", "0", *out], "not 0"),
+        "no step": (["convert", source, "--from", "official", "--eta", "0", *out], "eta is 0"),
+        "folder as out": (["complete", str(picture), *good[:2], "--out", str(tmp_path)], "Is a directory"),
+        "full": (["complete", str(picture), *good[:2], "--out", "/dev/full"], "No space left"),
+        "file as out": (["demo", "--out", str(picture), "--steps", "1"], "exists"),
+        "below a file": (["demo", "--out", str(picture / "x"), "--steps", "1"], "Not a directory"),
+        "negative seed": (["demo", "--seed", "-1", "--out", str(tmp_path / "demo")], "--seed"),
+        "huge seed": (["complete", str(picture), *good, "--seed", "9" * 30], "--seed"),
         "no steps": (["demo", "--steps", "0", "--out", str(tmp_path / "demo")], "--steps"),
         "no verb": ([], "Missing subcommand"),
         "wrong verb": (["compleat"], "did you mean complete?"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import small_model
-from PIL import Image
+from PIL import Image, ImageCms
 
 import crate_mae
 from crate_mae import UserError, images
@@ -16,6 +16,11 @@ def gradient(mode: str) -> Image.Image:
     ramp = np.linspace(0, 255, 24 * 12).reshape(12, 24).astype(np.uint8)
     rgb = np.stack([ramp, ramp[::-1], ramp[:, ::-1]], -1)
     return Image.fromarray(rgb).convert(mode)
+
+
+def lab() -> Image.Image:
+    profiles = ImageCms.createProfile("sRGB"), ImageCms.createProfile("LAB")
+    return ImageCms.applyTransform(gradient("RGB"), ImageCms.buildTransform(*profiles, "RGB", "LAB"))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +52,7 @@ def test_every_kind_of_picture_works(mode: str, suffix: str | None, channels: in
     if mode == "I;16":
         picture = Image.fromarray((np.asarray(gradient("L")).astype(np.uint16)) * 257)
     else:
-        picture = gradient("LA").convert("PA") if mode == "PA" else gradient("RGB" if mode == "LAB" else mode)
+        picture = {"PA": lambda: gradient("LA").convert("PA"), "LAB": lab}.get(mode, lambda: gradient(mode))()
     source: Image.Image | Path = picture
     if suffix:
         source = tmp_path / f"picture.{suffix}"
@@ -69,6 +74,22 @@ def test_sixteen_bits_are_scaled_whatever_the_brightest_pixel() -> None:
     assert images.to_tensor(Image.fromarray(np.full((4, 4), 65535, np.uint16)), 1, (4, 4)).min() == 1
 
 
+def test_floats_up_to_one_are_scaled_by_one() -> None:
+    ramp = np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4)
+    for odd in (None, np.nan, np.inf, 1.0001):
+        values = ramp.copy()
+        if odd is not None:
+            values[0, 0] = odd
+        pixels = images.to_tensor(Image.fromarray(values), 1, (3, 4))
+        np.testing.assert_allclose(pixels[0, 1:], ramp[1:], atol=1 / 255)
+
+
+def test_resizing_is_smooth() -> None:
+    board = Image.fromarray((np.indices((64, 64)).sum(0) % 2 * 255).astype(np.uint8))
+    pixels = images.to_tensor(board, 1, (8, 8))
+    assert (pixels - 0.5).abs().max() < 0.1  # nearest would be all black or all white
+
+
 def test_what_is_transparent_is_white() -> None:
     clear = Image.new("RGBA", (4, 4), (255, 0, 0, 0))
     assert (images.to_tensor(clear, 3, (4, 4)) == 1).all()
@@ -85,6 +106,11 @@ def test_pictures_are_upright(tmp_path: Path) -> None:
     exif[0x0112] = 6  # turned by a quarter
     picture.save(tmp_path / "turned.png", exif=exif)
     assert images.read(tmp_path / "turned.png").size == (4, 8)
+    with Image.open(tmp_path / "turned.png") as opened:
+        assert images.read(opened).size == (4, 8)
+    picture.save(tmp_path / "damaged.png", exif=b"Exif\x00\x00MM\x00*garbage")
+    with pytest.warns(UserWarning, match="EXIF"):
+        assert images.read(tmp_path / "damaged.png").size == (8, 4)
 
 
 def test_there_and_back() -> None:
@@ -123,6 +149,8 @@ def test_what_can_t_be_read_gets_one_sentence(tmp_path: Path) -> None:
         images.read(tmp_path / "missing.png")
     with pytest.raises(UserError, match="can't be read"):
         images.read(tmp_path)
+    with pytest.raises(UserError, match="no pixels"):
+        images.read(Image.new("RGB", (0, 5)))
 
 
 def test_channels_that_no_picture_has() -> None:
@@ -150,3 +178,8 @@ def test_normalised_targets_are_undone_with_the_right_statistics() -> None:
         (model.complete(batch, mask, original_known=False), blind),
     ]:
         torch.testing.assert_close(crate_mae.tokens.patchify(completed, (4, 6))[:, :3], expected[:, :3])
+    unknown = batch.clone()
+    unknown[:, :, :4, :18] = float("nan")  # what was never known must not matter
+    torch.testing.assert_close(
+        model.complete(unknown, mask, original_known=False), model.complete(batch, mask, original_known=False)
+    )

@@ -1,3 +1,4 @@
+import copy
 import math
 
 import pytest
@@ -164,6 +165,24 @@ def test_ista_keeps_its_fold_only_while_the_dictionary_stays() -> None:
     module.double()
     with torch.no_grad():
         assert module(tokens.double()).dtype == torch.float64
+
+
+def test_the_kept_fold_is_not_copied_along() -> None:
+    module = ISTA(4, 0.1, 0.5)
+    torch.nn.init.normal_(module.dictionary)
+    with torch.no_grad():
+        module(torch.randn(1, 2, 4))
+    assert module._kept is not None
+    assert copy.deepcopy(module)._kept is None
+
+
+def test_a_compiler_can_follow_without_gradients() -> None:
+    module = ISTA(4, 0.1, 0.5)
+    torch.nn.init.normal_(module.dictionary)
+    tokens = torch.randn(2, 3, 4)
+    with torch.no_grad():
+        exported = torch.export.export(module, (tokens,)).module()
+        torch.testing.assert_close(exported(tokens), module(tokens))
 
 
 def test_inference_mode_and_half_precision_work() -> None:

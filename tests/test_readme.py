@@ -35,8 +35,8 @@ PYTHON = [block for language, block in BLOCKS if language == "python"]
 
 
 def make_prints(target: str, expected: str) -> None:
-    """The make target, without its installing, comes down to a command."""
-    printed = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    """The make target comes down to a command, installed already or not."""
+    printed = subprocess.run(["make", "-n", "-B", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert expected in printed
 
 

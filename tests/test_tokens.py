@@ -90,9 +90,11 @@ def test_take_and_put_are_inverse_with_unequal_counts() -> None:
         (torch.zeros(1, 2, 5, dtype=torch.bool), "shape"),
         (torch.ones(5, dtype=torch.bool), "nothing visible"),
         (torch.zeros(5), "boolean"),
+        ([True, False, False, False, False], "boolean tensor, True where masked, not list"),
+        (None, "not NoneType"),
     ],
 )
-def test_bad_masks_get_one_sentence(mask: torch.Tensor, message: str) -> None:
+def test_bad_masks_get_one_sentence(mask: object, message: str) -> None:
     with pytest.raises(UserError, match=message):
         Mask.of(mask, 2, 5, CPU)
 

@@ -9,12 +9,11 @@ from typing import Annotated, Literal
 
 import tyro
 
+from crate_mae.device import Device, pick_device
 from crate_mae.errors import UserError
 
-DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 
-
-def demo(out: Path = Path("runs/demo"), steps: int = 2500, seed: int = 0, device: DeviceName = "auto") -> None:
+def demo(out: Path = Path("runs/demo"), steps: int = 2500, seed: int = 0, device: Device = "auto") -> None:
     """Pretrain a small CRATE-MAE on scikit-learn's digits and write a report: no download, a minute or two.
 
     Args:
@@ -26,10 +25,10 @@ def demo(out: Path = Path("runs/demo"), steps: int = 2500, seed: int = 0, device
     from rich.console import Console
 
     from crate_mae.demo import run
-    from crate_mae.device import pick_device
 
-    _at_least_one("steps", steps)
-    run(out, steps, seed, pick_device(device), Console())
+    if steps < 1:
+        raise UserError(f"--steps is {steps}; choose a whole number from 1 up.")
+    run(out, steps, _seed(seed), pick_device(device), Console())
 
 
 def models() -> None:
@@ -60,7 +59,7 @@ def convert(
     lambda_: Annotated[float | None, tyro.conf.arg(name="lambda")] = None,
     eta: float | None = None,
     norm_eps: float | None = None,
-    norm_pix_loss: bool = False,
+    norm_pix_loss: bool | None = None,
 ) -> None:
     """Turn another project's weights into a checkpoint folder.
 
@@ -74,26 +73,22 @@ def convert(
         lambda_: official: ISTA's threshold (0.5 in the authors' code).
         eta: official: ISTA's step (0.1 in the authors' code).
         norm_eps: mae: epsilon of the norms.
-        norm_pix_loss: The model was trained on normalised targets.
+        norm_pix_loss: Whether the model was trained on normalised targets, where its configuration does not tell.
     """
     from crate_mae.models.convert import from_official, from_vit_mae
 
-    def given(**options: object) -> dict[str, object]:
-        return {name: value for name, value in options.items() if value}
-
-    foreign = {
-        "official": given(decoder_heads=decoder_heads, norm_eps=norm_eps),
-        "mae": given(lambda_=lambda_, eta=eta),
-    }
-    if foreign[from_]:
-        raise UserError(f"--{next(iter(foreign[from_])).strip('_').replace('_', '-')} does not go with --from {from_}.")
-    common = given(image_size=image_size, heads=heads, norm_pix_loss=norm_pix_loss)
+    own = {"official": {"lambda": lambda_, "eta": eta}, "mae": {"decoder-heads": decoder_heads, "norm-eps": norm_eps}}
+    other: Literal["official", "mae"] = "mae" if from_ == "official" else "official"
+    for name, value in own[other].items():
+        if value is not None:
+            raise UserError(f"--{name} goes with --from {other}, not with --from {from_}.")
     if from_ == "official":
-        model = from_official(file, **common, **given(lambda_=lambda_, eta=eta))  # type: ignore[arg-type]
+        scales = {"lambda_": lambda_, "eta": eta}
+        given = {name: value for name, value in scales.items() if value is not None}
+        model = from_official(file, image_size, heads, norm_pix_loss=bool(norm_pix_loss), **given)
     else:
-        model = from_vit_mae(file, **common, **given(decoder_heads=decoder_heads, norm_eps=norm_eps))  # type: ignore[arg-type]
-    count = sum(parameter.numel() for parameter in model.parameters())
-    print(f"Wrote {model.save(out)}: {'an' if model.kind[0] in 'aeiou' else 'a'} {model.kind} of {count:,} parameters.")
+        model = from_vit_mae(file, image_size, heads, decoder_heads, norm_eps, norm_pix_loss)
+    print(f"Wrote {model.save(out)}: an {model.kind} of {model.num_parameters:,} parameters.")
 
 
 def complete(
@@ -102,7 +97,7 @@ def complete(
     out: Path,
     mask_ratio: float = 0.75,
     seed: int = 0,
-    device: DeviceName = "auto",
+    device: Device = "auto",
 ) -> None:
     """Mask a picture, complete it, and draw masked, completed and original one below the other.
 
@@ -118,14 +113,13 @@ def complete(
 
     from crate_mae import figures
     from crate_mae.analysis.completion import completion_panels
-    from crate_mae.device import pick_device
     from crate_mae.models.zoo import load_autoencoder
     from crate_mae.tokens import random_mask
 
     target = pick_device(device)
     model = load_autoencoder(checkpoint).to(target)
     pixels = model.preprocess(image)[None].to(target)
-    mask = random_mask(1, model.num_patches, mask_ratio, generator=torch.Generator().manual_seed(seed))
+    mask = random_mask(1, model.num_patches, mask_ratio, generator=torch.Generator().manual_seed(_seed(seed)))
     panels = completion_panels(model, pixels, mask)
     masked = int(mask.sum())
     title = "\n".join(filter(None, [f"{masked} of {model.num_patches} patches masked", panels.caption]))
@@ -133,7 +127,7 @@ def complete(
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         figures.save(figure, out)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise UserError(f"{out} could not be written ({error}); choose another --out.") from None
     print(f"Wrote {out}: {masked} of {model.num_patches} patches masked, error {panels.errors[0]:.4f}.")
 
@@ -164,6 +158,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UserError as error:
         print(f"crate-mae: error: {error}", file=sys.stderr)
         sys.exit(2)
+    except OSError as error:
+        print(f"crate-mae: error: {error.filename}: {error.strerror}; choose another place.", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         print("crate-mae: stopped.", file=sys.stderr)
         sys.exit(130)
@@ -176,6 +173,7 @@ def _check_verb(words: list[str]) -> None:
         raise UserError(f"there is no command {words[0]}; {hint}")
 
 
-def _at_least_one(name: str, value: int) -> None:
-    if value < 1:
-        raise UserError(f"--{name} is {value}; choose a whole number from 1 up.")
+def _seed(seed: int) -> int:
+    if not 0 <= seed < 2**32:
+        raise UserError(f"--seed is {seed}; choose a whole number from 0 up to {2**32 - 1}.")
+    return seed

@@ -84,7 +84,7 @@ def run(out: Path, steps: int, seed: int, device: torch.device, console: Console
         mean=(digits.mean,),
         std=(digits.std,),
     ).to(device)
-    console.print(f"Pretraining a CRATE-MAE of {_count(model):,} parameters on {len(digits.train)} digits:")
+    console.print(f"Pretraining a CRATE-MAE of {model.num_parameters:,} parameters on {len(digits.train)} digits:")
     untrained = probe(model, digits, seed)
     curve = pretrain(model, digits, steps, generator, console)
     model.save(out / BEST)
@@ -100,7 +100,7 @@ def run(out: Path, steps: int, seed: int, device: torch.device, console: Console
     numbers = {
         "seed": seed,
         "steps": steps,
-        "parameters": _count(model),
+        "parameters": model.num_parameters,
         "mask_ratio": MASK_RATIO,
         "completion_error": curve.held_out[steps],
         "mean_patch_error": filled,
@@ -124,7 +124,6 @@ def pretrain(
     model: MaskedAutoencoder, digits: Digits, steps: int, generator: torch.Generator, console: Console
 ) -> Curve:
     """Masked autoencoding with AdamW, a warm-up of a tenth of the steps and a cosine."""
-    device = next(model.parameters()).device
     optimiser = adamw(model, LEARNING_RATE, WEIGHT_DECAY)
     curve = Curve()
     held_out = held_out_mask(model, digits)
@@ -132,7 +131,7 @@ def pretrain(
         for step in range(steps):
             for group in optimiser.param_groups:
                 group["lr"] = cosine_schedule(step, steps, steps // 10, LEARNING_RATE)
-            images = digits.train[torch.randint(len(digits.train), (BATCH,), generator=generator)].to(device)
+            images = digits.train[torch.randint(len(digits.train), (BATCH,), generator=generator)].to(model.device)
             loss = model(images, random_mask(BATCH, model.num_patches, MASK_RATIO, generator=generator)).loss
             optimiser.zero_grad()
             loss.backward()
@@ -147,7 +146,7 @@ def pretrain(
 
 @torch.no_grad()
 def _held_out_loss(model: MaskedAutoencoder, digits: Digits, mask: Tensor) -> float:
-    return model(digits.test.to(next(model.parameters()).device), mask).loss.item()
+    return model(digits.test.to(model.device), mask).loss.item()
 
 
 def held_out_mask(model: MaskedAutoencoder, digits: Digits) -> Tensor:
@@ -157,16 +156,16 @@ def held_out_mask(model: MaskedAutoencoder, digits: Digits) -> Tensor:
 
 def mean_patch_error(model: MaskedAutoencoder, digits: Digits, mask: Tensor) -> float:
     """The error of filling each masked patch with the training set's mean patch at that place."""
-    device = next(model.parameters()).device
-    mean, test = model.patches(digits.train.to(device)).mean(0), model.patches(digits.test.to(device))
-    return (test - mean).square().mean(-1)[mask.to(device)].mean().item()
+    mean, test = model.patches(digits.train.to(model.device)).mean(0), model.patches(digits.test.to(model.device))
+    return (test - mean).square().mean(-1)[mask.to(model.device)].mean().item()
 
 
 @torch.no_grad()
 def probe(model: MaskedAutoencoder, digits: Digits, seed: int) -> Probe:
     """A linear probe of the mean over the patches."""
-    device = next(model.parameters()).device
-    train, test = (model.features(part.to(device), pool="mean").cpu().numpy() for part in (digits.train, digits.test))
+    train, test = (
+        model.features(part.to(model.device), pool="mean").cpu().numpy() for part in (digits.train, digits.test)
+    )
     return linear_probe(train, digits.train_labels, test, digits.test_labels, STRENGTHS, seed)
 
 
@@ -197,8 +196,7 @@ def draw(
     curves: LayerCurves,
 ) -> Path:
     """Every picture, and the report that shows them all."""
-    device = next(model.parameters()).device
-    panels = completion_panels(model, digits.test[:SHOWN].to(device), mask[:SHOWN])
+    panels = completion_panels(model, digits.test[:SHOWN].to(model.device), mask[:SHOWN])
     rows = figures.completions(panels.masked, panels.completed, panels.original, panels.errors)
     completions = figures.save(rows, out / "completions.png")
     steps = np.arange(1, len(curve.losses) + 1, dtype=float)
@@ -215,10 +213,10 @@ def draw(
     config = model.config
     report = Report(
         "CRATE-MAE on handwritten digits",
-        f"A white-box masked autoencoder of {_count(model):,} parameters ({config.depth} + {config.decoder_depth} "
-        f"layers, d = {config.dim}, K = {config.heads}) was pretrained for {len(curve.losses)} steps on "
-        f"{len(digits.train)} unlabelled digits with {MASK_RATIO:.0%} of the patches masked, and measured on "
-        f"{len(digits.test)} others.",
+        f"A white-box masked autoencoder of {model.num_parameters:,} parameters ({config.depth} + "
+        f"{config.decoder_depth} layers, d = {config.dim}, K = {config.heads}) was pretrained for "
+        f"{len(curve.losses)} steps on {len(digits.train)} unlabelled digits with {MASK_RATIO:.0%} of the patches "
+        f"masked, and measured on {len(digits.test)} others.",
     )
     report.section("Numbers", *summary(curve.held_out[len(curve.losses)], filled, probes))
     report.section("Completion", "Three quarters of the patches are blanked; the model fills them in from the rest.")
@@ -259,7 +257,3 @@ def draw(
         f"crate-mae complete IMAGE --checkpoint {out} --out completed.png completes a picture of your own.",
     )
     return report.write(out / "report.html")
-
-
-def _count(model: MaskedAutoencoder) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())

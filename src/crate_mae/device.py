@@ -1,16 +1,19 @@
 """Where to compute."""
 
-from typing import Literal
-
-import torch
+from typing import TYPE_CHECKING, Literal
 
 from crate_mae.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
 
-def pick_device(name: Device) -> torch.device:
+def pick_device(name: Device) -> "torch.device":
     """The device of that name; ``auto`` takes a GPU where there is one."""
+    import torch
+
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         return torch.device(next(device for device, is_there in there.items() if is_there))

@@ -13,8 +13,10 @@ MUTED = "#8a8f98"
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Write a figure as PNG, large enough for a laptop's width."""
-    figure.savefig(path, dpi=150, bbox_inches="tight", facecolor="white")
+    """Write a figure, large enough for a laptop's width, in the format of the suffix; PNG without one."""
+    kind = path.suffix.removeprefix(".") or "png"
+    with path.open("wb") as file:
+        figure.savefig(file, format=kind, dpi=150, bbox_inches="tight", facecolor="white")
     return path
 
 
@@ -37,7 +39,9 @@ def completions(
     for row, (name, images) in enumerate(rows.items()):
         for column, image in enumerate(images):
             ax = axes[row, column]
-            ax.imshow(image.squeeze(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+            ax.imshow(
+                image[..., 0] if image.shape[2] == 1 else image, cmap="gray", vmin=0, vmax=1, interpolation="nearest"
+            )
             ax.set(xticks=[], yticks=[])
             if column == 0:
                 ax.set_ylabel(name, fontsize=11)

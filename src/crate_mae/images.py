@@ -1,12 +1,13 @@
 """Pictures to tensors and back, by Pillow: gray, alpha, palette, CMYK and 16-bit ones too."""
 
+import struct
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from crate_mae.errors import UserError
@@ -20,34 +21,49 @@ def read(source: Image.Image | str | Path) -> Image.Image:
     name = "the image" if isinstance(source, Image.Image) else str(source)
     try:
         if isinstance(source, Image.Image):
-            return ImageOps.exif_transpose(source)
-        with Image.open(source) as image:
-            return ImageOps.exif_transpose(image)
+            image = _upright(source)
+        else:
+            with Image.open(source) as opened:
+                image = _upright(opened)
     except FileNotFoundError:
         raise UserError(f"there is no image {name}.") from None
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except Exception as error:  # a damaged or hostile file can raise anything in a decoder
         raise UserError(f"{name} can't be read as an image ({error}).") from None
+    if 0 in image.size:
+        raise UserError(f"{name} has no pixels.")
+    return image
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    image.load()
+    try:
+        return ImageOps.exif_transpose(image)
+    except (OSError, SyntaxError, ValueError, struct.error):  # a damaged EXIF block in a sound picture
+        return image.copy()
 
 
 def in_mode(image: Image.Image, mode: str) -> Image.Image:
     """The picture in mode L, RGB or RGBA, on white where it was transparent and L and RGB are not."""
     if image.mode.startswith(("I", "F")):
         image = _eight_bits(image)
-    if "A" in mode:
-        return image.convert(mode)
-    if image.has_transparency_data:
-        opaque = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), opaque).convert("RGB")
-    return image.convert(mode)
+    try:
+        if "A" in mode:
+            return image.convert("RGBA")
+        if image.has_transparency_data:
+            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
+        return (image if image.mode == mode else image.convert("RGB")).convert(mode)
+    except ValueError as error:
+        raise UserError(f"a picture of mode {image.mode} can't be shown in {mode} ({error}).") from None
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
     """A 16-bit, 32-bit or float gray picture as 8 bits: the full scale is 1, 255 or 65535, the least that holds it."""
-    values = np.asarray(image, dtype=np.float64)
+    values = np.nan_to_num(np.asarray(image, dtype=np.float64), posinf=0.0, neginf=0.0)
     top = values.max(initial=0.0)
-    full = 65535.0 if image.mode.startswith("I;16") or top > 255 else 1.0 if image.mode == "F" and top <= 1 else 255.0
-    scaled = np.nan_to_num(values * (255.0 / full)).round().clip(0, 255)
-    return Image.fromarray(scaled.astype(np.uint8))
+    full = 65535.0 if image.mode.startswith("I;16") or top > 255.5 else 255.0
+    if image.mode == "F" and top <= 1.5:  # a little above 1 is rounding, not another scale
+        full = 1.0
+    return Image.fromarray((values * (255.0 / full)).round().clip(0, 255).astype(np.uint8))
 
 
 def to_tensor(image: Image.Image, channels: int, size: Size) -> Float[Tensor, "c H W"]:

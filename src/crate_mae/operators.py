@@ -4,8 +4,11 @@ Tokens are rows here (``n d``) and columns in the paper (``d x N``), so the pape
 The K subspaces stand in one matrix ``[U_1 .. U_K]^T`` of shape (K p, d); its rows ``k p .. (k + 1) p`` are ``U_k^T``.
 
 The fast forms are chosen by themselves. ``mssa_listing`` and ``ista_listing`` keep the paper's pseudocode (appendix
-B.2) as it stands, and are what tests and benchmarks compare with.
+B.2) as it stands, as the reference for them.
 """
+
+from contextlib import nullcontext
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -34,18 +37,24 @@ def attend(
 
     Tokens where ``present`` is False are padding: nobody attends to them.
     """
-    keys = None if present is None else present[..., None, None, :]
-    return F.scaled_dot_product_attention(w, w, w, attn_mask=keys, scale=scale)
+    return F.scaled_dot_product_attention(w, w, w, attn_mask=attendable(present), scale=scale)
+
+
+def attendable(present: Bool[Tensor, "*b n"] | None) -> Bool[Tensor, "*b 1 1 n"] | None:
+    """Which tokens may be attended to, for every head and every token alike."""
+    return None if present is None else present[..., None, None, :]
 
 
 def attention_map(
-    w: Float[Tensor, "*b heads n p"], scale: float, present: Bool[Tensor, "*b n"] | None = None
+    queries: Float[Tensor, "*b heads n p"],
+    keys: Float[Tensor, "*b heads n p"],
+    scale: float,
+    present: Bool[Tensor, "*b n"] | None = None,
 ) -> Float[Tensor, "*b heads n n"]:
-    """softmax(scale W^T W) itself, for looking at: row i says how token i attends to the others."""
-    logits = scale * w @ w.mT
-    if present is not None:
-        logits = logits.masked_fill(~present[..., None, None, :], float("-inf"))
-    return logits.softmax(-1)
+    """softmax(scale Q K^T), for looking at: row i says how token i attends to the others. MSSA has Q = K = W^T."""
+    logits = scale * queries @ keys.mT
+    allowed = attendable(present)
+    return (logits if allowed is None else logits.masked_fill(~allowed, float("-inf"))).softmax(-1)
 
 
 def mssa(
@@ -131,7 +140,7 @@ class MSSA(nn.Module):
     ) -> Float[Tensor, "b heads n n"]:
         """The maps that ``forward`` mixes the tokens with."""
         w = project(tokens, self.subspaces, self.heads)
-        return attention_map(w, w.shape[-1] ** -0.5 if self.epsilon is None else 1.0, present)
+        return attention_map(w, w, w.shape[-1] ** -0.5 if self.epsilon is None else 1.0, present)
 
     def extra_repr(self) -> str:
         form = "listing" if self.epsilon is None else f"tied, epsilon={self.epsilon}"
@@ -161,7 +170,8 @@ def ista(
 
 def fold(dictionary: Float[Tensor, "d d"], eta: float) -> Float[Tensor, "d d"]:
     """P^T = eta (D - D^T D), where P = eta D^T (I - D) is what ISTA adds to the identity; made in full precision."""
-    with torch.autocast(dictionary.device.type, enabled=False):
+    device = dictionary.device.type
+    with torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext():
         return torch.addmm(dictionary, dictionary.mT, dictionary, beta=eta, alpha=-eta)
 
 
@@ -209,7 +219,8 @@ class ISTA(nn.Module):
         self._kept: tuple[Tensor, Tensor] | None = None
 
     def forward(self, tokens: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
-        if torch.is_grad_enabled() or tokens.device.type != "cpu":
+        # Elsewhere folding is cheap and comparing would wait for the device; a compiler can't follow the comparison.
+        if torch.is_grad_enabled() or tokens.device.type != "cpu" or torch.compiler.is_compiling():
             return ista(tokens, self.dictionary, self.eta, self.lambda_)
         return ista_folded(tokens, self._fold_once(), self.eta, self.lambda_)
 
@@ -219,6 +230,9 @@ class ISTA(nn.Module):
         if self._kept is None or not _identical(self._kept[0], self.dictionary):
             self._kept = (self.dictionary.detach().clone(), fold(self.dictionary, self.eta))
         return self._kept[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_kept": None}  # copies and pickles fold for themselves
 
     def extra_repr(self) -> str:
         return f"dim={self.dictionary.shape[0]}, eta={self.eta}, lambda={self.lambda_}"

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -68,33 +69,33 @@ class Mask:
 
     masked: Bool[Tensor, "b n"]
     """True where a patch is masked."""
-    index: Int[Tensor, "b v"]
-    """The visible patches of each image in patch order; images with fewer of them than others are padded."""
-    present: Bool[Tensor, "b v"] | None
-    """False where ``index`` is padding; None where nothing is."""
 
     @staticmethod
-    def of(mask: Tensor, batch: int, num_patches: int, device: torch.device) -> "Mask":
+    def of(mask: object, batch: int, num_patches: int, device: torch.device) -> "Mask":
         """Check a boolean mask, (N,) for all images or (B, N) for each, and bring it to the device."""
-        if mask.dtype != torch.bool:
-            raise UserError(
-                f"a mask is a boolean tensor, True where masked; this one is {mask.dtype}: use mask.bool()."
-            )
+        if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+            kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+            raise UserError(f"a mask is a boolean tensor, True where masked, not {kind}; make one with mask.bool().")
         if mask.shape not in {(num_patches,), (batch, num_patches)}:
             raise UserError(
                 f"the mask has shape {tuple(mask.shape)}; this model and these {batch} images need ({num_patches},) "
                 f"or ({batch}, {num_patches}), one entry for each patch."
             )
-        masked = mask.expand(batch, num_patches)
-        counts = (~masked).sum(-1)
-        longest, shortest = int(counts.max()), int(counts.min())
-        if shortest == 0:
+        if not torch.compiler.is_compiling() and mask.all(-1).any():
             raise UserError("the mask leaves nothing visible in an image; keep at least one patch.")
-        index = masked.long().argsort(dim=-1, stable=True)[:, :longest]
-        present = None
-        if shortest < longest:
-            present = (torch.arange(longest, device=mask.device) < counts[:, None]).to(device)
-        return Mask(masked.to(device), index.to(device), present)
+        return Mask(mask.expand(batch, num_patches).to(device))
+
+    @cached_property
+    def index(self) -> Int[Tensor, "b v"]:
+        """The visible patches of each image in patch order; images with fewer of them than others are padded."""
+        longest = int((~self.masked).sum(-1).max())
+        return self.masked.long().argsort(dim=-1, stable=True)[:, :longest]
+
+    @cached_property
+    def present(self) -> Bool[Tensor, "b v"] | None:
+        """False where ``index`` is padding; None where nothing is."""
+        there = ~self.masked.gather(1, self.index)
+        return None if there.all() else there
 
     def take(self, patches: Float[Tensor, "b n c"]) -> Float[Tensor, "b v c"]:
         """The visible ones, in patch order."""
@@ -112,7 +113,7 @@ class Mask:
 
     def mean_over_masked(self, values: Float[Tensor, "b n"]) -> Float[Tensor, ""]:
         """The mean over all masked patches of the batch; zero where nothing is masked."""
-        return (values * self.masked).sum() / self.masked.sum().clamp(min=1)
+        return torch.where(self.masked, values, 0).sum() / self.masked.sum().clamp(min=1)
 
 
 # --- positions ------------------------------------------------------------------------------------------------------

@@ -60,6 +60,15 @@ def edit(**changes: Any) -> Callable[[Path], None]:
     return apply
 
 
+def drop(name: str) -> Callable[[Path], None]:
+    def apply(path: Path) -> None:
+        description = json.loads((path / "config.json").read_text())
+        del description["model"][name]
+        (path / "config.json").write_text(json.dumps(description))
+
+    return apply
+
+
 def top(**changes: Any) -> Callable[[Path], None]:
     def apply(path: Path) -> None:
         (path / "config.json").write_text(json.dumps(json.loads((path / "config.json").read_text()) | changes))
@@ -98,19 +107,35 @@ def truncate(path: Path) -> None:
         (top(kind=None), "damaged"),
         (top(class_names=["a"]), "does not know"),
         (edit(dim=32), "another model"),
+        (edit(decoder_dim=32), "another model"),
         (edit(depth=3), "lacks"),
         (edit(depth=1), "unknown"),
-        (edit(depth=10**9), "more layers"),
+        (edit(depth=10**5), "100003 layers"),
+        (edit(decoder_dim=10**5, decoder_heads=1), "no pixels.weight"),
+        (edit(depth=10**9), "up to 1,000,000"),
+        (edit(dim=2**62), "up to 1,000,000"),
+        (edit(dim=1e30), "right kind"),
+        (edit(channels=10**15, mean=[], std=[]), "up to 1,000,000"),
+        (edit(image_size=[400_000, 600_000], positions="fixed"), "of the size"),
+        (edit(mlp_ratio=float("inf")), "mlp_ratio"),
+        (edit(lambda_=float("nan")), "lambda_"),
+        (edit(mean=[float("nan")] * 3), "finite"),
+        (edit(mean=["a", "b", "c"]), "finite"),
+        (drop("lambda_"), "lacks lambda_"),
+        (top(surplus=1), "unknown fields surplus"),
+        (weights(lambda t: t.update({"embedding.positions.table": torch.tensor(1.0)})), "another model"),
         (edit(image_size=[24, 24]), "another model"),
         (edit(family="vit"), "another model"),
         (edit(surplus=1), "no setting surplus"),
         (edit(dim="16"), "right kind"),
         (edit(heads=3), "does not divide"),
         (edit(final_norms=1), "right kind"),
-        (weights(lambda t: t.pop("pixels.weight")), "lacks 1 tensors, pixels.weight"),
+        (weights(lambda t: t.pop("decoder.blocks.0.rotation.weight")), "lacks 1 tensors, decoder.blocks.0.rotation"),
+        (weights(lambda t: t.pop("pixels.weight")), "no pixels.weight"),
         (weights(lambda t: t.update(surplus=torch.zeros(1))), "unknown 1 tensors, surplus"),
         (weights(lambda t: t.update({"pixels.weight": torch.zeros(2, 2)})), "pixels.weight"),
         (weights(lambda t: t.update({"pixels.weight": t["pixels.weight"].long()})), "floating"),
+        (weights(lambda t: t.update({"embedding.class_token": torch.zeros(3)})), "embedding.class_token"),
     ],
 )
 def test_damage_gets_one_sentence(checkpoint: Path, damage: Callable[[Path], object], message: str) -> None:
@@ -133,6 +158,30 @@ def test_paths_that_are_none_get_one_sentence(tmp_path: Path) -> None:
         small_model("crate_mae_tiny").save(file / "below")
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_weights_of_another_precision_load_in_float32(dtype: torch.dtype, tmp_path: Path) -> None:
+    model = small_model("vit_mae_base").to(dtype)
+    loaded = crate_mae.load(model.save(tmp_path))
+    for name, tensor in loaded.state_dict().items():
+        assert tensor.dtype == torch.float32
+        torch.testing.assert_close(tensor, model.state_dict()[name].float())
+    assert loaded.encode(torch.randn(1, 3, 12, 24)).isfinite().all()
+
+
+def test_a_checkpoint_that_can_t_be_written_gets_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors.part").mkdir()
+    with pytest.raises(UserError, match="could not be written"):
+        small_model("crate_mae_tiny").save(tmp_path)
+
+
+def test_classes_have_words_for_names() -> None:
+    for names in (["one"], [1, 2], []):
+        with pytest.raises(UserError, match="two classes with words"):
+            crate_mae.Classifier.on(small_model("crate_mae_tiny"), names)
+
+
 def test_a_size_that_does_not_fit_gets_one_sentence(checkpoint: Path) -> None:
     with pytest.raises(UserError, match="patches of 6"):
         crate_mae.load(checkpoint, image_size=(12, 25))
+    with pytest.raises(UserError, match="whole number"):
+        crate_mae.load(checkpoint, image_size=32.0)

@@ -1,5 +1,7 @@
 """What every model of every family does, whatever its encoder sees."""
 
+import copy
+import pickle
 from pathlib import Path
 
 import pytest
@@ -115,6 +117,22 @@ def test_steps_agree_with_forward(model: MaskedAutoencoder, images: Tensor) -> N
         torch.testing.assert_close(stack.norm(full), stack(tokens))
 
 
+def test_a_masked_pass_can_be_watched_too(model: MaskedAutoencoder, images: Tensor) -> None:
+    *_, (_, last) = model.encoder_steps(images, UNEQUAL)
+    torch.testing.assert_close(model.encoder.norm(last), model.encode(images, UNEQUAL))
+    *_, (_, last) = model.decoder_steps(images, UNEQUAL)
+    prediction = model.pixels(model.decoder.norm(last)[:, 1:])
+    torch.testing.assert_close(prediction, model(images, UNEQUAL).prediction)
+    *_, (_, last) = model.encoder_steps(images)
+    torch.testing.assert_close(model.encoder.norm(last), model.encode(images))
+
+
+def test_tokens_that_do_not_fit_the_mask_get_one_sentence(model: MaskedAutoencoder, images: Tensor) -> None:
+    latent = model.encode(images, UNEQUAL)[:, :-1]
+    with pytest.raises(UserError, match="do not fit"):
+        model.decode(latent, UNEQUAL)
+
+
 def test_features_by_layer_and_pool(model: MaskedAutoencoder, images: Tensor) -> None:
     embedding = model.embed(images)
     fulls = [full for _, full in model.encoder.steps(embedding)]
@@ -136,6 +154,8 @@ def test_attention_maps(model: MaskedAutoencoder, images: Tensor) -> None:
         assert maps.shape == (3, 4, 1 + N, 1 + N)
         torch.testing.assert_close(maps.sum(-1), torch.ones(3, 4, 1 + N))
     assert not torch.allclose(model.attention(images, 0), model.attention(images, 1))
+    seen = model.attention(images, 0, UNEQUAL)
+    torch.testing.assert_close(seen.sum(-1), torch.ones(seen.shape[:-1]))
     tokens = torch.randn(1, 1 + N, model.config.decoder_dim)
     assert model.decoder.attention(tokens, 0).shape == (1, 2, 1 + N, 1 + N)
     with pytest.raises(UserError, match="layer"):
@@ -189,6 +209,30 @@ def test_a_classifier_starts_from_the_encoder(model: MaskedAutoencoder, images: 
 def test_images_of_another_shape_get_one_sentence(model: MaskedAutoencoder, shape: tuple[int, ...]) -> None:
     with pytest.raises(UserError, match="preprocess"):
         model.encode(torch.randn(shape))
+
+
+def test_no_images_and_another_precision_get_one_sentence(model: MaskedAutoencoder) -> None:
+    with pytest.raises(UserError, match="preprocess"):
+        model(torch.randn(0, 3, 12, 24), torch.zeros(N, dtype=torch.bool))
+    with pytest.raises(UserError, match="float64"):
+        model.encode(torch.randn(1, 3, 12, 24).double())
+
+
+def test_copies_and_other_precisions_work(model: MaskedAutoencoder, images: Tensor) -> None:
+    with torch.no_grad():
+        expected = model.encode(images)
+        torch.testing.assert_close(copy.deepcopy(model).encode(images), expected)
+        torch.testing.assert_close(pickle.loads(pickle.dumps(model)).encode(images), expected)
+        double = copy.deepcopy(model).double().encode(images.double())
+    torch.testing.assert_close(double.float(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_meta_device_counts_without_memory(model: MaskedAutoencoder) -> None:
+    with torch.device("meta"):
+        ghost = MaskedAutoencoder(model.config)
+        assert ghost.encode(torch.empty(2, 3, 12, 24)).shape == (2, 1 + N, 16)
+    assert all(tensor.is_meta for tensor in ghost.state_dict().values())
+    assert ghost.num_parameters == model.num_parameters
 
 
 def test_integer_images_get_one_sentence(model: MaskedAutoencoder) -> None:

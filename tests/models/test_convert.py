@@ -142,10 +142,16 @@ def test_a_single_head_has_no_output_map_in_their_layout_either() -> None:
         ("decoder_skip", "normed"),
         ("mssa", "tied"),
         ("decoder_dim", 24),
+        ("decoder_heads", 8),
+        ("channels", 1),
+        ("image_size", (8, 12)),
+        ("patch_size", (4, 2)),
     ],
 )
 def test_what_their_layout_can_t_hold_is_named(field: str, value: Any) -> None:
-    model = small_model("crate_mae_tiny", preset="official", **{field: value})
+    fits = {"image_size": 12, "patch_size": 4, "decoder_heads": 4}
+    assert small_model("crate_mae_tiny", preset="official", **fits).to_official()
+    model = small_model("crate_mae_tiny", preset="official", **(fits | {field: value}))
     with pytest.raises(UserError, match=field):
         model.to_official()
 
@@ -174,6 +180,7 @@ def test_files_and_wrapped_checkpoints(official: tuple[dict[str, Tensor], Tensor
         "model.pth": {"model": weights, "epoch": 3, "args": arguments, "optimizer": {"state": {}}},
         "state_dict.pt": {"state_dict": prefixed},
         "module.pth": {"model": prefixed},
+        "twice.pth": {"state_dict": {"model": weights}},
     }
     for name, content in contents.items():
         torch.save(content, tmp_path / name)
@@ -206,9 +213,19 @@ def test_bad_sources_get_one_sentence(official: tuple[dict[str, Tensor], Tensor]
     (tmp_path / "text.pth").write_text("hello")
     (tmp_path / "cut.safetensors").write_bytes(OWN.read_bytes()[:500])
     torch.save([1, 2], tmp_path / "list.pth")
-    for name in ("truncated.pth", "empty.pth", "text.pth", "cut.safetensors", "list.pth", "missing.pth"):
+    (tmp_path / "legacy.pth").write_bytes(b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.")
+    bad = ("truncated.pth", "empty.pth", "text.pth", "cut.safetensors", "list.pth", "missing.pth", "legacy.pth")
+    for name in bad:
         with pytest.raises(UserError, match=name):
             crate_mae.from_official(tmp_path / name)
+    for odd in ({1: torch.zeros(1)}, {"x": torch.eye(2).to_sparse()}, {}, {"model": 3}):
+        with pytest.raises(UserError, match="no state dict"):
+            crate_mae.from_official(odd)
+    for name in ("cls_token", "mask_token", "norm.weight", "blocks.0.layers.0.1.fn.weight"):
+        with pytest.raises(UserError, match="another model"):
+            crate_mae.from_official(weights | {name: torch.tensor(1.0)}, heads=4)
+    with pytest.raises(UserError, match="another model"):  # and no model of so many layers is made
+        crate_mae.from_official(weights | {"blocks.99999999999.layers.0.1.fn.weight": torch.eye(16)}, heads=4)
     with pytest.raises(UserError, match="heads="):
         crate_mae.from_official(weights)
     with pytest.raises(UserError, match="another model"):
@@ -232,13 +249,24 @@ def test_an_encoder_only_file_gives_an_encoder_and_says_so(official: tuple[dict[
 
 
 def test_image_size_names_an_oblong_or_interpolates() -> None:
-    oblong = crate_mae.create_model(
-        "crate_mae_tiny", "official", image_size=(8, 16), patch_size=4, dim=8, depth=1, heads=2
-    )
-    weights = oblong.to_official()
+    def oblong(image_size: tuple[int, int]) -> tuple[MaskedAutoencoder, dict[str, Tensor]]:
+        model = crate_mae.create_model(
+            "crate_mae_tiny", "official", image_size=image_size, patch_size=4, dim=8, depth=1, heads=2
+        )
+        own = model.state_dict()
+        return model, {pair.theirs: pair.out(own[pair.ours], model.config) for pair in official_pairs(model.config)}
+
+    model, weights = oblong((8, 16))
     with pytest.raises(UserError, match="no square"):
         crate_mae.from_official(weights, heads=2)
-    assert crate_mae.from_official(weights, heads=2, image_size=(8, 16)).config == oblong.config
+    assert crate_mae.from_official(weights, heads=2, image_size=(8, 16)).config == model.config
+    # 2 x 8 patches are as many as 4 x 4: the table itself tells which they are.
+    model, weights = oblong((8, 32))
+    again = crate_mae.from_official(weights, heads=2, image_size=(8, 32))
+    assert torch.equal(again.embedding.positions.table, model.embedding.positions.table)
+    _, weights = oblong((16, 16))
+    stretched = crate_mae.from_official(weights, heads=2, image_size=(8, 32))
+    assert not torch.equal(stretched.embedding.positions.table, weights["decoder_pos_embed"][0])
     square = crate_mae.create_model("crate_mae_tiny", "official", image_size=8, patch_size=4, dim=8, depth=1, heads=2)
     larger = crate_mae.from_official(square.to_official(), heads=2, image_size=(16, 12))
     assert larger.config.image_size == (16, 12)
@@ -309,12 +337,28 @@ def test_our_vit_mae_equals_transformers(transformers: Any, settings: dict[str, 
     torch.testing.assert_close(latent[:, 0], encoded.last_hidden_state[:, 0], **close)
 
 
+def test_an_activation_that_is_not_ours_is_named(transformers: Any) -> None:
+    with pytest.raises(UserError, match="relu"):
+        crate_mae.from_vit_mae(vit_mae(transformers, hidden_act="relu"))
+
+
+def test_odd_widths_of_the_mlp_are_kept(transformers: Any) -> None:
+    theirs = vit_mae(
+        transformers, hidden_size=148, intermediate_size=246, decoder_hidden_size=148, decoder_intermediate_size=246
+    )
+    assert crate_mae.from_vit_mae(theirs).encoder.blocks[0].mlp[0].out_features == 246
+
+
 def test_saved_transformers_models_and_their_encoders(transformers: Any, tmp_path: Path) -> None:
     theirs = vit_mae(transformers)
     images, mask = torch.randn(2, 3, 16, 16), crate_mae.random_mask(2, 16, 0.5)
     expected = crate_mae.from_vit_mae(theirs)(images, mask).prediction
     theirs.save_pretrained(tmp_path)
     torch.testing.assert_close(crate_mae.from_vit_mae(tmp_path)(images, mask).prediction, expected)
+    beside = crate_mae.from_vit_mae(tmp_path / "model.safetensors")  # finds the configuration next to it
+    torch.testing.assert_close(beside(images, mask).prediction, expected)
+    parallel = crate_mae.from_vit_mae(nn.DataParallel(theirs))
+    torch.testing.assert_close(parallel(images, mask).prediction, expected)
     bare = crate_mae.from_vit_mae(theirs.state_dict(), heads=4, decoder_heads=2)
     torch.testing.assert_close(bare(images, mask).prediction, expected)
     with pytest.warns(UserWarning, match="encoder without a decoder"):

@@ -1,4 +1,4 @@
-"""The white-box layers are the paper's equations."""
+"""The white-box layers are the paper's equations; the baseline's maps are those that mix."""
 
 import torch
 from torch import nn
@@ -6,6 +6,7 @@ from torch import nn
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.crate import CrateDecoderBlock, CrateEncoderBlock
 from crate_mae.models.initialise import initialise
+from crate_mae.models.vit import ViTBlock
 from crate_mae.operators import ista_listing, mssa_listing, mssa_tied
 
 
@@ -59,3 +60,14 @@ def test_with_norms_the_layers_are_the_listing_s() -> None:
     torch.testing.assert_close(decoder.step(x).half, x_)  # before its second norm
     torch.testing.assert_close(decoder(x), ln2 - attn(decoder, ln2))
     torch.testing.assert_close(official(x), x_ - attn(official, ln2))
+
+
+def test_the_vit_s_maps_are_those_that_mix() -> None:
+    config = ModelConfig(family="vit", dim=12, depth=1, heads=3)
+    block = ViTBlock(12, 3, config)
+    initialise(block, torch.Generator().manual_seed(0))
+    x = torch.randn(2, 5, 12)
+    normed = block.norm_attention(x)
+    values = block.mixer.qkv(normed)[..., 24:].reshape(2, 5, 3, 4).transpose(1, 2)
+    mixed = (block.attention(x) @ values).transpose(1, 2).reshape(2, 5, 12)
+    torch.testing.assert_close(block.step(x).half, x + block.mixer.output(mixed))

@@ -98,6 +98,14 @@ def test_weights_come_from_the_generator_alone() -> None:
         ({"mean": (0.5,)}, "3 channels"),
         ({"std": (0.0, 1.0, 1.0)}, "above 0"),
         ({"dim": 0}, "whole number"),
+        ({"mean": 0.5}, "right kind"),
+        ({"lambda_": "0.5"}, "right kind"),
+        ({"embed_bias": "no"}, "right kind"),
+        ({"image_size": 12.0}, "right kind"),
+        ({"image_size": None}, "right kind"),
+        ({"image_size": 0}, "size"),
+        ({"decoder_depth": -1}, "decoder_depth"),
+        ({"eta": float("inf")}, "eta"),
         ({"dim": 18, "heads": 3, "positions": "fixed"}, "learned"),
         ({"lambda_": -1.0}, "lambda_"),
         ({"norm_pix_loss": True, "patch_size": 1, "channels": 1}, "norm_pix_loss"),
@@ -107,6 +115,16 @@ def test_weights_come_from_the_generator_alone() -> None:
 def test_contradictions_get_one_sentence(settings: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         crate_mae.create_model("crate_mae_tiny", **settings)
+
+
+def test_weights_start_as_documented() -> None:
+    model = crate_mae.create_model("crate_mae_tiny", image_size=32, depth=1)
+    block = model.encoder.blocks[0]
+    dim = 384
+    for weight, bound in [(block.ista.dictionary, (6 / dim) ** 0.5), (block.mssa.subspaces, (3 / dim) ** 0.5)]:
+        assert bound * 0.98 < weight.abs().max() <= bound  # uniform: Kaiming's and Xavier's bounds
+    assert model.embedding.positions.table.std().item() == pytest.approx(0.02, rel=0.1)
+    assert not block.mssa.output.bias.any()
 
 
 def test_wrong_names_and_presets_get_one_sentence() -> None:

@@ -1,5 +1,6 @@
 """The masked autoencoder: any family of blocks, any view of the encoder's."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -7,12 +8,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from crate_mae.errors import UserError
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.embedding import Handover
 from crate_mae.models.image_model import DECODER_BLOCKS, ImageModel, final_norm
 from crate_mae.models.initialise import initialise
 from crate_mae.models.layouts import Weights, official_weights
-from crate_mae.models.stack import Present, Stack, Tokens
+from crate_mae.models.stack import Present, Stack, Step, Tokens
 from crate_mae.tokens import Mask, normalise_patches, patch_statistics, unpatchify
 
 
@@ -42,6 +44,20 @@ class MaskedAutoencoder(ImageModel):
         """Z^1, what enters the first layer: the class token, then all patches or the visible ones."""
         return self.embedding(self.patches(images), None if mask is None else self._check(mask, images))
 
+    def encoder_steps(self, images: Tensor, mask: Tensor | None = None) -> Iterator[Step]:
+        """``encoder.steps`` on images, masked or not."""
+        checked = None if mask is None else self._check(mask, images)
+        return self.encoder.steps(self.embedding(self.patches(images), checked), self._present(checked))
+
+    def decoder_steps(self, images: Tensor, mask: Tensor) -> Iterator[Step]:
+        """``decoder.steps`` on what the encoder makes of masked images."""
+        return self.decoder.steps(self.hand_over(self.encode(images, mask), mask))
+
+    def attention(self, images: Tensor, layer: int = -1, mask: Tensor | None = None) -> Float[Tensor, "b heads n n"]:
+        """The attention maps of an encoder layer (0 is the first), the class token in row and column 0."""
+        checked = None if mask is None else self._check(mask, images)
+        return self.encoder.attention(self.embedding(self.patches(images), checked), layer, self._present(checked))
+
     def encode(self, images: Tensor, mask: Tensor | None = None) -> Tokens:
         """Z, (B, 1 + N, d) with the class token first, after the final norm if there is one.
 
@@ -52,7 +68,15 @@ class MaskedAutoencoder(ImageModel):
 
     def decode(self, latent: Tokens, mask: Tensor | Mask) -> Float[Tensor, "b N pixels"]:
         """g: the encoder's tokens back to the pixels of all patches; the class token is dropped at the end."""
-        return self.pixels(self.decoder(self.handover(latent, self._check(mask, latent)))[:, 1:])
+        return self.pixels(self.decoder(self.hand_over(latent, mask))[:, 1:])
+
+    def hand_over(self, latent: Tokens, mask: Tensor | Mask) -> Float[Tensor, "b m d_dec"]:
+        """Y^0, what enters the decoder's first layer: all tokens, with mask tokens in the places that were not seen."""
+        checked = self._check(mask, latent)
+        seen = checked.index.shape[1] if self.config.encoder_sees == "visible" else self.num_patches
+        if latent.shape[1] != 1 + seen:
+            raise UserError(f"{latent.shape[1]} tokens do not fit a mask that leaves {1 + seen} with the class token.")
+        return self.handover(latent, checked)
 
     def complete(self, images: Tensor, mask: Tensor, original_known: bool = True) -> Float[Tensor, "b c H W"]:
         """The images with their masked patches filled in.
@@ -72,7 +96,7 @@ class MaskedAutoencoder(ImageModel):
         return self.encoder(self.embedding(patches, mask), self._present(mask))
 
     def _present(self, mask: Mask | None) -> Present:
-        if mask is None or mask.present is None or self.config.encoder_sees == "all":
+        if mask is None or self.config.encoder_sees == "all" or mask.present is None:
             return None
         return nn.functional.pad(mask.present, (1, 0), value=True)
 
@@ -112,9 +136,9 @@ class Completion:
         deviation of each image's visible patches."""
         if not self.config.norm_pix_loss:
             return self.completed
-        visible = ~self.mask.masked[..., None]
+        masked = self.mask.masked[..., None]
         mean, std = (
-            (value * visible).sum(1, keepdim=True) / visible.sum(1, keepdim=True)
+            torch.where(masked, 0, value).sum(1, keepdim=True) / (~masked).sum(1, keepdim=True)
             for value in patch_statistics(self.patches)
         )
         return self._filled(self.prediction * std + mean)

@@ -54,8 +54,8 @@ def write_checkpoint(
         (folder / f"{CONFIG}.part").write_text(json.dumps(description, indent=2) + "\n")
         os.replace(folder / f"{WEIGHTS}.part", folder / WEIGHTS)
         os.replace(folder / f"{CONFIG}.part", folder / CONFIG)
-    except OSError as error:
-        raise UserError(f"the checkpoint {folder} could not be written ({error.strerror or error}).") from None
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"the checkpoint {folder} could not be written ({error}).") from None
     return folder
 
 
@@ -74,6 +74,8 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     config = description.pop("model")
     kind = description.pop("kind")
     extras = {name: value for name, value in description.items() if name not in _HEADER}
+    if unknown := extras.keys() - {"class_names"}:
+        raise UserError(f"{folder / CONFIG} has the unknown fields {', '.join(sorted(unknown))}.")
     try:
         return Checkpoint(folder, kind, ModelConfig.from_dict(config), extras, read_tensors(folder / WEIGHTS))
     except UserError as error:

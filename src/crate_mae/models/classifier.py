@@ -23,8 +23,8 @@ class Classifier(ImageModel):
 
     def __init__(self, config: ModelConfig, class_names: Sequence[str], generator: torch.Generator | None = None):
         super().__init__(config, masks=False)
-        if len(class_names) < 2:
-            raise UserError(f"a classifier needs at least two classes, not {len(class_names)}.")
+        if len(class_names) < 2 or not all(isinstance(name, str) for name in class_names):
+            raise UserError(f"a classifier needs at least two classes with words for names, not {class_names!r}.")
         self.class_names = tuple(class_names)
         self.norm = nn.Identity() if config.final_norms else nn.LayerNorm(config.dim, eps=config.final_norm_eps)
         self.head = nn.Linear(config.dim, len(class_names), bias=False)

@@ -1,5 +1,6 @@
 """Everything that a model's weights alone don't say."""
 
+import math
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from typing import Any, Literal, get_args
@@ -11,6 +12,7 @@ Family = Literal["crate", "vit"]
 Preset = Literal["paper", "official"]
 Sees = Literal["all", "visible"]
 
+LARGEST = 1_000_000  # of any size: beyond it lies a mistake, or a file made to fill the memory
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -84,6 +86,7 @@ class ModelConfig:
     """crate: the preset that this configuration started from."""
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         three = self.channels == 3
         settle = {
             "image_size": pair(self.image_size),
@@ -96,40 +99,48 @@ class ModelConfig:
         }
         for name, value in settle.items():
             object.__setattr__(self, name, value)
-        self._check()
+        self._check_sizes()
 
-    def _check(self) -> None:
+    def _check_kinds(self) -> None:
+        for name, kind in KINDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+                raise UserError(f"{name} is {value!r}, which is not of the right kind.")
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise UserError(f"{name} is {getattr(self, name)!r}; choose from {', '.join(map(repr, choices))}.")
-        sizes = ["dim", "depth", "heads", "decoder_dim", "decoder_depth", "decoder_heads", "channels"]
-        for name in sizes:
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise UserError(f"{name} is {getattr(self, name)!r}; choose a whole number from 1 up.")
+        for name in ("dim", "depth", "heads", "channels"):
+            if not 1 <= getattr(self, name) <= LARGEST:
+                raise UserError(f"{name} is {getattr(self, name)}; choose a whole number from 1 up to {LARGEST:,}.")
+        for name in ("decoder_dim", "decoder_depth", "decoder_heads"):
+            if not 0 <= getattr(self, name) <= LARGEST:
+                raise UserError(f"{name} is {getattr(self, name)}; choose 0 (the encoder's) or up to {LARGEST:,}.")
+        for name in ("norm_eps", "final_norm_eps", "epsilon", "eta", "mlp_ratio"):
+            if not 0 < getattr(self, name) <= LARGEST:
+                raise UserError(f"{name} is {getattr(self, name)}; choose a number above 0.")
+        if not 0 <= self.lambda_ <= LARGEST:
+            raise UserError(f"lambda_ is {self.lambda_}; choose a number from 0 up.")
+        for name in ("mean", "std"):
+            if not all(isinstance(value, float | int) and math.isfinite(value) for value in getattr(self, name)):
+                raise UserError(f"{name} is {getattr(self, name)!r}; give one finite number for each channel.")
+
+    def _check_sizes(self) -> None:
         for side, of_image, of_patch in zip(("height", "width"), self.image_size, self.patch_size, strict=True):
-            if of_patch < 1 or of_image < 1 or of_image % of_patch:
+            if of_patch < 1 or of_image % of_patch:
                 raise UserError(
                     f"an image {side} of {of_image} pixels can't be cut into patches of {of_patch}; "
                     f"choose an image size that the patch size divides."
                 )
-        for dim, heads, where in [
-            (self.dim, self.heads, ""),
-            (self.decoder_dim, self.decoder_heads, "decoder_"),
-        ]:
+        for dim, heads, where in [(self.dim, self.heads, ""), (self.decoder_dim, self.decoder_heads, "decoder_")]:
             if dim % heads:
                 raise UserError(f"{where}heads={heads} does not divide {where}dim={dim}; choose a number that does.")
         for name in ("mean", "std"):
             if len(getattr(self, name)) != self.channels:
                 raise UserError(f"{name} has {len(getattr(self, name))} numbers for {self.channels} channels.")
-        for name in ("norm_eps", "final_norm_eps", "epsilon", "eta", "mlp_ratio"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"{name} is {getattr(self, name)}; choose a number above 0.")
-        if self.norm_pix_loss and self.patch_pixels < 2:
-            raise UserError("norm_pix_loss needs patches of more than one number; choose a larger patch_size.")
-        if self.lambda_ < 0:
-            raise UserError(f"lambda_ is {self.lambda_}; choose a number from 0 up.")
         if not all(value > 0 for value in self.std):
             raise UserError(f"std is {self.std}; every number in it must be above 0.")
+        if self.norm_pix_loss and self.patch_pixels < 2:
+            raise UserError("norm_pix_loss needs patches of more than one number; choose a larger patch_size.")
 
     @property
     def grid(self) -> Size:
@@ -152,17 +163,12 @@ class ModelConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "ModelConfig":
-        """The inverse of ``to_dict``; wrong keys and kinds of values are errors."""
+        """The inverse of ``to_dict``; missing and unknown fields are errors."""
         check_fields(values)
-        for name, value in values.items():
-            expected = KINDS[name]
-            if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
-                raise UserError(f"the field {name} is {value!r}, which is not of the right kind.")
+        if missing := KINDS.keys() - values:
+            raise UserError(f"the model configuration lacks {', '.join(sorted(missing))}.")
         plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-        try:
-            return cls(**plain)
-        except TypeError as error:
-            raise UserError(f"the model configuration is incomplete or malformed ({error}).") from None
+        return cls(**plain)
 
 
 def check_fields(values: dict[str, Any]) -> None:
@@ -176,19 +182,20 @@ def check_fields(values: dict[str, Any]) -> None:
 
 def pair(size: int | Size) -> Size:
     """Height and width; one number stands for both."""
-    sides = (size, size) if isinstance(size, int) else tuple(size)
-    if len(sides) != 2 or not all(isinstance(side, int) for side in sides):
-        raise UserError(f"a size is one whole number or two (height, width), not {size!r}.")
+    sides = size if isinstance(size, tuple | list) else (size, size)
+    if len(sides) != 2 or not all(isinstance(side, int) and 1 <= side <= LARGEST for side in sides):
+        raise UserError(f"a size is one whole number or two (height, width), from 1 up to {LARGEST:,}, not {size!r}.")
     return sides[0], sides[1]
 
 
 def _kind(annotation: Any) -> tuple[type, ...] | type:
+    # A checkpoint's JSON and a person's words both come without types.
     if annotation is float:
         return (float, int)
     if annotation in (int, bool):
         return annotation
     if annotation in (Size, tuple[float, ...]):
-        return (list, tuple, int)
+        return (tuple, list, int) if annotation == Size else (tuple, list)
     return (str, type(None)) if type(None) in get_args(annotation) else str
 
 

@@ -5,7 +5,6 @@ import json
 import re
 import warnings
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -17,8 +16,8 @@ from crate_mae.models.checkpoint import read_tensors
 from crate_mae.models.config import ModelConfig, pair
 from crate_mae.models.image_model import ImageEncoder, ImageModel
 from crate_mae.models.layouts import UNUSED, Pair, Weights, mae_pairs, official_pairs
-from crate_mae.models.zoo import check_tensors, model_config, resize
-from crate_mae.tokens import Size, square_grid
+from crate_mae.models.zoo import adopt, model_config, resize
+from crate_mae.tokens import Size, sine_cosine_table, square_grid
 
 Source = str | Path | dict[str, Tensor] | nn.Module
 OFFICIAL_HEADS = {384: 6, 576: 12, 768: 12, 1024: 16}
@@ -30,15 +29,21 @@ OFFICIAL_HEADS = {384: 6, 576: 12, 768: 12, 1024: 16}
 
 def read_weights(source: Source) -> Weights:
     """The state dict in a file, a training checkpoint, a dict or a model; never runs code from a file."""
-    if isinstance(source, nn.Module):
-        return dict(source.state_dict())
-    contents = source if isinstance(source, dict) else _read_file(Path(source))
-    for wrapper in ("model", "state_dict"):
-        if isinstance(contents, dict) and isinstance(contents.get(wrapper), dict):
-            contents = contents[wrapper]
-    if not isinstance(contents, dict) or not contents or not all(isinstance(v, Tensor) for v in contents.values()):
+    contents: Any = source.state_dict() if isinstance(source, nn.Module) else source
+    contents = _read_file(Path(contents)) if isinstance(contents, str | Path) else contents
+    while isinstance(contents, dict) and (inner := [k for k in WRAPPERS if isinstance(contents.get(k), dict)]):
+        contents = contents[inner[0]]
+    if not isinstance(contents, dict) or not contents or not all(map(_is_weight, contents.items())):
         raise UserError(f"{_name(source)} holds no state dict: a mapping from names to tensors, bare or as 'model'.")
     return {name.removeprefix("module."): tensor for name, tensor in contents.items()}
+
+
+WRAPPERS = ("model", "state_dict")
+
+
+def _is_weight(item: tuple[object, object]) -> bool:
+    name, tensor = item
+    return isinstance(name, str) and isinstance(tensor, Tensor) and tensor.layout == torch.strided
 
 
 def _read_file(path: Path) -> Any:
@@ -53,9 +58,10 @@ def _read_file(path: Path) -> Any:
         return read_tensors(path)
     try:
         # He et al.'s training checkpoints hold their arguments; nothing else but tensors is let in.
-        with torch.serialization.safe_globals([argparse.Namespace]):
+        with torch.serialization.safe_globals([argparse.Namespace]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             return torch.load(path, map_location="cpu", weights_only=True)
-    except (UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError, TypeError):
+    except Exception:  # a damaged or hostile pickle can raise anything
         raise UserError(
             f"{path} is truncated, no PyTorch checkpoint, or holds Python objects other than tensors and arguments; "
             f"nothing of it was run or loaded."
@@ -67,7 +73,10 @@ def _name(source: Source) -> str:
 
 
 def _layers(weights: Weights, pattern: str) -> int:
-    return 1 + max((int(found[1]) for name in weights if (found := re.match(pattern, name))), default=-1)
+    layers = {int(found[1]) for name in weights if (found := re.match(pattern, name))}
+    return min(
+        max(layers, default=-1) + 1, len(weights)
+    )  # a false number can't make more layers than there are tensors
 
 
 def _shape(weights: Weights, name: str, dims: int, source: Source) -> torch.Size:
@@ -77,17 +86,25 @@ def _shape(weights: Weights, name: str, dims: int, source: Source) -> torch.Size
     return tensor.shape
 
 
-def _sizes(num_patches: int, patch: Size, image_size: int | Size | None) -> tuple[Size, Size | None]:
-    """The image size that a position table is of, and the other one that was asked for, if any."""
+def _sizes(table: Tensor, patch: Size, image_size: int | Size | None) -> tuple[Size, Size | None]:
+    """The image size that a position table (1, 1 + N, d) is of, and the other one that was asked for, if any."""
     asked = None if image_size is None else pair(image_size)
-    if asked is not None and (asked[0] // patch[0]) * (asked[1] // patch[1]) == num_patches:
-        return asked, None
-    grid = square_grid(num_patches)
-    if grid is None:
+    num_patches = table.shape[1] - 1
+    square = square_grid(num_patches)
+    if asked is not None:
+        grid = asked[0] // patch[0], asked[1] // patch[1]
+        if grid[0] * grid[1] == num_patches and (square is None or grid == square or _is_of_grid(table[0, 1:], grid)):
+            return asked, None
+    if square is None:
         raise UserError(
             f"the positions are of {num_patches} patches, which is no square; say image_size=(height, width)."
         )
-    return (grid[0] * patch[0], grid[1] * patch[1]), asked
+    return (square[0] * patch[0], square[1] * patch[1]), asked
+
+
+def _is_of_grid(table: Tensor, grid: Size) -> bool:
+    """Whether a table is the sine-cosine one of an oblong grid whose count of patches happens to be a square."""
+    return table.shape[1] % 4 == 0 and torch.allclose(table.float(), sine_cosine_table(grid, table.shape[1]), atol=1e-4)
 
 
 def _import(
@@ -98,22 +115,19 @@ def _import(
     unknown = weights.keys() - {pair.theirs for pair in pairs} - UNUSED
     if unknown:
         raise UserError(f"{_name(source)} is of another model: it has {len(unknown)} tensors such as {min(unknown)}.")
-    if asked is not None:
-        config, tensors = resize(config, tensors, asked)
-    with torch.device("meta"):
-        model = MaskedAutoencoder(config) if whole else ImageEncoder(config)
+    try:
+        if asked is not None:
+            config, tensors = resize(config, tensors, asked)
+        with torch.device("meta"):
+            model = MaskedAutoencoder(config) if whole else ImageEncoder(config)
+        expected = model.state_dict()
+        adopt(model, tensors if whole else {name: value for name, value in tensors.items() if name in expected})
+    except UserError as error:
+        raise UserError(f"{_name(source)} can't be imported: {error}") from None
     if not whole:
-        tensors = {name: value for name, value in tensors.items() if name in model.state_dict()}
         warnings.warn(
             f"{_name(source)} holds an encoder without a decoder: the result encodes, but can't complete.", stacklevel=3
         )
-    try:
-        check_tensors(model, tensors)
-    except UserError as error:
-        raise UserError(f"{_name(source)} can't be imported: {error}") from None
-    model.load_state_dict({name: value.detach().clone() for name, value in tensors.items()}, assign=True)
-    for parameter in model.parameters():
-        parameter.requires_grad_(True)
     return model
 
 
@@ -138,9 +152,10 @@ def from_official(
     dim, channels, *patch = _shape(weights, "patch_embed.proj.weight", 4, source)
     whole = any(name.startswith("decoder_blocks.") for name in weights)
     positions = "decoder_pos_embed" if "decoder_pos_embed" in weights else "pos_embed"
-    tokens = _shape(weights, positions, 3, source)[1]
-    size, asked = _sizes(tokens - 1, (patch[0], patch[1]), image_size)
-    heads = heads or (1 if "blocks.0.layers.0.0.fn.to_out.0.weight" not in weights else OFFICIAL_HEADS.get(dim))
+    _shape(weights, positions, 3, source)
+    size, asked = _sizes(weights[positions], (patch[0], patch[1]), image_size)
+    if heads is None:
+        heads = OFFICIAL_HEADS.get(dim) if "blocks.0.layers.0.0.fn.to_out.0.weight" in weights else 1
     if heads is None:
         raise UserError(f"the file does not say how many heads a model with dim {dim} has; say heads=.")
     config = model_config(
@@ -184,18 +199,21 @@ def from_vit_mae(
         weights = _from_transformers(weights)
         said.setdefault("layer_norm_eps", 1e-12)
     dim, channels, *patch = _shape(weights, "patch_embed.proj.weight", 4, source)
-    size, asked = _sizes(_shape(weights, "pos_embed", 3, source)[1] - 1, (patch[0], patch[1]), image_size)
-    eps = norm_eps or said.get("layer_norm_eps", 1e-6)
+    _shape(weights, "pos_embed", 3, source)
+    size, asked = _sizes(weights["pos_embed"], (patch[0], patch[1]), image_size)
+    if said.get("hidden_act", "gelu") != "gelu":
+        raise UserError(f"{_name(source)} has the activation {said['hidden_act']}; only gelu is known here.")
+    eps = said.get("layer_norm_eps", 1e-6) if norm_eps is None else norm_eps
     whole = any(name.startswith("decoder_blocks.") for name in weights)
     decoder_dim = _shape(weights, "decoder_embed.weight", 2, source)[0] if whole else 0
     config = model_config(
         "vit_mae_base_he",
         dim=dim,
         depth=_layers(weights, r"blocks\.(\d+)\."),
-        heads=heads or said.get("num_attention_heads") or max(dim // 64, 1),
+        heads=said.get("num_attention_heads", max(dim // 64, 1)) if heads is None else heads,
         decoder_dim=decoder_dim,
         decoder_depth=_layers(weights, r"decoder_blocks\.(\d+)\."),
-        decoder_heads=decoder_heads or said.get("decoder_num_attention_heads") or (16 if whole else 0),
+        decoder_heads=_decoder_heads(said, whole) if decoder_heads is None else decoder_heads,
         decoder_map=whole,
         channels=channels,
         image_size=size,
@@ -209,16 +227,21 @@ def from_vit_mae(
     return _import(weights, mae_pairs(config), config, asked, whole, source)
 
 
+def _decoder_heads(said: dict[str, Any], whole: bool) -> int:
+    return said.get("decoder_num_attention_heads", 16) if whole else 0
+
+
 def _transformers_config(source: Source) -> dict[str, Any]:
     if isinstance(source, nn.Module):
-        return getattr(source, "config", argparse.Namespace(to_dict=dict)).to_dict()
-    if isinstance(source, str | Path) and (Path(source) / "config.json").is_file():
-        try:
-            said = json.loads((Path(source) / "config.json").read_text())
-        except ValueError:
-            raise UserError(f"{Path(source) / 'config.json'} can't be read as JSON.") from None
-        return said if isinstance(said, dict) else {}
-    return {}
+        return getattr(getattr(source, "module", source), "config", argparse.Namespace(to_dict=dict)).to_dict()
+    if isinstance(source, dict):
+        return {}
+    path = Path(source) if Path(source).is_dir() else Path(source).parent
+    try:
+        said = json.loads((path / "config.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return said if isinstance(said, dict) and said.get("model_type") == "vit_mae" else {}
 
 
 _TRANSFORMERS_NAMES = [

@@ -25,7 +25,8 @@ class Positions(nn.Module):
         if self.learned:
             self.table = nn.Parameter(torch.empty(config.num_patches, dim))
         else:
-            self.register_buffer("table", with_class_row(sine_cosine_table(config.grid, dim)))
+            table = with_class_row(sine_cosine_table(config.grid, dim))
+            self.register_buffer("table", table.to(torch.get_default_device()))
 
     def forward(self) -> Float[Tensor, "n d"]:
         return with_class_row(self.table) if self.learned else self.table

@@ -49,14 +49,25 @@ class ImageModel(nn.Module, ABC):
         """N, the patches of an image."""
         return self.config.num_patches
 
+    @property
+    def num_parameters(self) -> int:
+        """Trainable parameters."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.embedding.class_token.device
+
     # --- representations ---
 
     def patches(self, images: Tensor) -> Float[Tensor, "b N pixels"]:
         """X: the images, checked, cut into patches."""
-        shape = (self.config.channels, *self.config.image_size)
-        if images.ndim != 4 or images.shape[1:] != shape or not images.is_floating_point():
+        shape, dtype = (self.config.channels, *self.config.image_size), self.embedding.class_token.dtype
+        fits = images.ndim == 4 and images.shape[1:] == shape and len(images) > 0
+        if not fits or not images.is_floating_point() or (images.dtype != dtype and not torch.is_autocast_enabled()):
             raise UserError(
-                f"the model takes normalised float images of shape (batch, {', '.join(map(str, shape))}), not "
+                f"the model takes normalised images, {dtype} of shape (batch, {', '.join(map(str, shape))}), not "
                 f"{images.dtype} of {tuple(images.shape)}; model.preprocess makes them, load(..., image_size=) resizes."
             )
         return patchify(images, self.config.patch_size)

@@ -35,8 +35,12 @@ def _kernel_out(weight: Tensor, config: ModelConfig) -> Tensor:
     return weight.unflatten(1, (*config.patch_size, config.channels)).permute(0, 3, 1, 2).contiguous()
 
 
-def _drop_ones(tensor: Tensor, config: ModelConfig) -> Tensor:
-    return tensor.reshape(tensor.shape[-1]) if tensor.shape[:-1].numel() == 1 else tensor.squeeze(0)
+def _token_in(token: Tensor, config: ModelConfig) -> Tensor:
+    return token.flatten()
+
+
+def _table_in(table: Tensor, config: ModelConfig) -> Tensor:
+    return table.flatten(0, -2)
 
 
 def _token_out(token: Tensor, config: ModelConfig) -> Tensor:
@@ -50,8 +54,8 @@ def _table_out(table: Tensor, config: ModelConfig) -> Tensor:
 def _embedding_pairs(positions: str) -> Iterator[Pair]:
     yield Pair("embedding.projection.weight", "patch_embed.proj.weight", _kernel_in, _kernel_out)
     yield Pair("embedding.projection.bias", "patch_embed.proj.bias")
-    yield Pair("embedding.class_token", "cls_token", _drop_ones, _token_out)
-    yield Pair("embedding.positions.table", positions, _drop_ones, _table_out)
+    yield Pair("embedding.class_token", "cls_token", _token_in, _token_out)
+    yield Pair("embedding.positions.table", positions, _table_in, _table_out)
 
 
 def _affine(ours: str, theirs: str) -> Iterator[Pair]:
@@ -68,7 +72,7 @@ def _ends() -> Iterator[Pair]:
 def official_pairs(config: ModelConfig, positions: str = "decoder_pos_embed") -> list[Pair]:
     """The authors' CRATE-MAE. Their encoder reads its positions from ``decoder_pos_embed``."""
     pairs = [*_embedding_pairs(positions), *_ends()]
-    pairs.append(Pair("embedding.mask_token", "mask_token", _drop_ones, _token_out))
+    pairs.append(Pair("embedding.mask_token", "mask_token", _token_in, _token_out))
     for side, layers, depth, mssa in [
         ("encoder", "blocks", config.depth, 0),
         ("decoder", "decoder_blocks", config.decoder_depth, 1),
@@ -89,8 +93,8 @@ def official_pairs(config: ModelConfig, positions: str = "decoder_pos_embed") ->
 def mae_pairs(config: ModelConfig) -> list[Pair]:
     """He et al.'s MAE."""
     pairs = [*_embedding_pairs("pos_embed"), *_ends(), *_affine("handover.map", "decoder_embed")]
-    pairs.append(Pair("handover.mask_token", "mask_token", _drop_ones, _token_out))
-    pairs.append(Pair("handover.positions.table", "decoder_pos_embed", _drop_ones, _table_out))
+    pairs.append(Pair("handover.mask_token", "mask_token", _token_in, _token_out))
+    pairs.append(Pair("handover.positions.table", "decoder_pos_embed", _table_in, _table_out))
     for side, layers, depth in [
         ("encoder", "blocks", config.depth),
         ("decoder", "decoder_blocks", config.decoder_depth),
@@ -108,6 +112,7 @@ def mae_pairs(config: ModelConfig) -> list[Pair]:
 
 OFFICIAL_FIELDS = {
     "family": "crate",
+    "channels": 3,
     "encoder_sees": "all",
     "masked_patch": "token",
     "embed_bias": True,
@@ -128,10 +133,15 @@ def official_weights(config: ModelConfig, own: Weights) -> Weights:
 
     ``pos_embed``, which their forward pass never uses, is the sine-cosine table, and ``decoder_embed`` is zero.
     """
-    fixed = OFFICIAL_FIELDS | {"decoder_dim": config.dim}
+    fixed = OFFICIAL_FIELDS | {
+        "image_size": (config.image_size[0],) * 2,
+        "patch_size": (config.patch_size[0],) * 2,
+        "decoder_dim": config.dim,
+        "decoder_heads": config.heads,
+    }
     for name, value in fixed.items():
         if getattr(config, name) != value:
-            raise UserError(f"the authors' layout can't hold {name}={getattr(config, name)!r}: it has {value!r} alone.")
+            raise UserError(f"the authors' code can't hold {name}={getattr(config, name)!r}, only {value!r} here.")
     weights = {pair.theirs: pair.out(own[pair.ours], config) for pair in official_pairs(config) if pair.ours in own}
     like = own["embedding.class_token"]
     weights["pos_embed"] = with_class_row(sine_cosine_table(config.grid, config.dim))[None].to(like)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.stack import Block, Present, Step, Tokens
-from crate_mae.operators import merge
+from crate_mae.operators import attendable, attention_map, merge
 
 
 class Attention(nn.Module):
@@ -20,15 +20,11 @@ class Attention(nn.Module):
 
     def forward(self, tokens: Tokens, present: Present = None) -> Tokens:
         q, k, v = self._split(tokens)
-        keys = None if present is None else present[:, None, None, :]
-        return self.output(merge(F.scaled_dot_product_attention(q, k, v, attn_mask=keys)))
+        return self.output(merge(F.scaled_dot_product_attention(q, k, v, attn_mask=attendable(present))))
 
     def attention(self, tokens: Tokens, present: Present = None) -> Float[Tensor, "b heads n n"]:
         q, k, _ = self._split(tokens)
-        logits = q @ k.mT * q.shape[-1] ** -0.5
-        if present is not None:
-            logits = logits.masked_fill(~present[:, None, None, :], float("-inf"))
-        return logits.softmax(-1)
+        return attention_map(q, k, q.shape[-1] ** -0.5, present)
 
     def _split(self, tokens: Tokens) -> tuple[Tensor, ...]:
         return self.qkv(tokens).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
@@ -39,7 +35,7 @@ class ViTBlock(Block):
 
     def __init__(self, dim: int, heads: int, config: ModelConfig):
         super().__init__()
-        hidden = int(dim * config.mlp_ratio)
+        hidden = round(dim * config.mlp_ratio)
         self.norm_attention = nn.LayerNorm(dim, eps=config.norm_eps)
         self.mixer = Attention(dim, heads, config.qkv_bias)
         self.norm_mlp = nn.LayerNorm(dim, eps=config.norm_eps)

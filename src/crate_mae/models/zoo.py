@@ -84,7 +84,7 @@ def parameter_counts(name: str) -> tuple[ModelConfig, int, int | None]:
     """
     with torch.device("meta"):
         model = create_model(name)
-        own = sum(parameter.numel() for parameter in model.parameters())
+        own = model.num_parameters
         if model.config.family == "crate":
             fits = model.config.encoder_sees == "all"
             theirs = create_model(name, "official").to_official().values() if fits else ()
@@ -114,19 +114,44 @@ def load_autoencoder(path: str | Path, image_size: int | Size | None = None) -> 
 
 
 def build(checkpoint: Checkpoint, image_size: int | Size | None = None) -> ImageModel:
-    """The model that a checkpoint describes, with its weights."""
+    """The model that a checkpoint describes, with its weights in float32."""
     config, tensors = checkpoint.config, checkpoint.tensors
-    if config.depth + config.decoder_depth > len(tensors):  # or a false depth could fill the memory
-        raise UserError(f"the configuration has more layers than the file has tensors ({len(tensors)}).")
-    if image_size is not None:
-        config, tensors = resize(config, tensors, image_size)
+    _check_scale(checkpoint)
     with torch.device("meta"):
         model = _skeleton(checkpoint, config)
     check_tensors(model, tensors)
-    model.load_state_dict(tensors, assign=True)
-    for parameter in model.parameters():
-        parameter.requires_grad_(True)
+    if image_size is not None:
+        config, tensors = resize(config, tensors, image_size)
+        with torch.device("meta"):
+            model = _skeleton(checkpoint, config)
+    adopt(model, tensors)
     return model
+
+
+def _check_scale(checkpoint: Checkpoint) -> None:
+    """Hold the sizes that a file claims against what it holds, before anything of these sizes is made."""
+    config, tensors, layers = checkpoint.config, checkpoint.tensors, checkpoint.config.depth
+    rows = config.num_patches + (config.positions == "fixed")
+    shapes = {
+        "embedding.projection.weight": (config.dim, config.patch_pixels),
+        "embedding.positions.table": (rows, config.dim),
+    }
+    if checkpoint.kind == MaskedAutoencoder.kind:
+        shapes["pixels.weight"] = (config.patch_pixels, config.decoder_dim)
+        layers += config.decoder_depth
+    for name, shape in shapes.items():
+        if name not in tensors or tensors[name].shape != shape:
+            raise UserError(
+                f"it has no {name} of the size {shape} that its configuration says: it is of another model."
+            )
+    if layers > len(tensors):
+        raise UserError(f"its configuration has {layers} layers and its file {len(tensors)} tensors.")
+
+
+def adopt(model: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Give a model on the meta device its weights, in float32, after a strict check."""
+    check_tensors(model, tensors)
+    model.load_state_dict({name: tensor.detach().float().clone() for name, tensor in tensors.items()}, assign=True)
 
 
 def _skeleton(checkpoint: Checkpoint, config: ModelConfig) -> ImageModel:
@@ -140,6 +165,9 @@ def _skeleton(checkpoint: Checkpoint, config: ModelConfig) -> ImageModel:
     raise UserError(f"it holds a {checkpoint.kind!r} that this crate-mae does not know.")
 
 
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
 def check_tensors(model: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
     """Say in one sentence how tensors differ from what a model holds."""
     expected = model.state_dict()
@@ -147,7 +175,7 @@ def check_tensors(model: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
         if names:
             raise UserError(f"it {adjective} {len(names)} tensors, {min(names)} among them: it is of another model.")
     for name, tensor in tensors.items():
-        if tensor.shape != expected[name].shape or not tensor.is_floating_point():
+        if tensor.shape != expected[name].shape or tensor.dtype not in FLOATS:
             raise UserError(
                 f"{name} is {tensor.dtype} of {tuple(tensor.shape)} and must be floating point of "
                 f"{tuple(expected[name].shape)}: it is of another model."
