@@ -62,7 +62,7 @@ def neumann_constant(setting: Setting, seen: Observation) -> float:
 
 
 def gaussian_constants(q: int, n: int, generator: torch.Generator) -> tuple[float, float]:
-    """For M of shape (q, n) with entries N(0, 1): the C in ||M|| = sqrt q + C sqrt n, and ||M^T M - q I|| = C sqrt(n q).
+    """For a standard normal M of shape (q, n): C in ||M|| = sqrt q + C sqrt n, and in ||M^T M - q I|| = C sqrt(n q).
 
     prop:gaussian_concentration_opnorm and prop:gaussian_covariance_concentration_opnorm (its C_2^2 C_3).
     """

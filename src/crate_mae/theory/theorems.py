@@ -192,7 +192,7 @@ def hypotheses(setting: Setting, constants: Constants | None = None) -> dict[str
     return {
         "eps <= 1": s.epsilon <= 1,
         "d >= N": s.d >= s.N,
-        "N >= p": s.N >= s.p,
+        "N >= p": s.p <= s.N,
         "p >= K": s.p >= s.K,
         "K >= 2": s.K >= 2,
         "K p = d": s.K * s.p == s.d,
