@@ -1,7 +1,7 @@
 """Masked completion as matrix completion: the analogy of section 2.5, with soft-impute as the classical baseline.
 
-Tokens are the columns of X (d x N); ``visible`` is True where an entry is seen. Two ways to complete: by the low rank of
-the whole matrix, and by known subspaces, one for each token.
+Tokens are the columns of X (d x N); ``visible`` is True where an entry is seen. Two ways to complete: by the low rank
+of the whole matrix, and by known subspaces, one for each token.
 """
 
 import torch
@@ -58,9 +58,7 @@ def complete_on_subspaces(
     return torch.stack(columns, 1)
 
 
-def masked_error(
-    X: Float[Tensor, "d N"], completed: Float[Tensor, "d N"], visible: Bool[Tensor, "d N"]
-) -> float:
+def masked_error(X: Float[Tensor, "d N"], completed: Float[Tensor, "d N"], visible: Bool[Tensor, "d N"]) -> float:
     """||completed - X|| / ||X|| over the masked entries; 1 is what filling in zeros gives."""
     hidden = ~visible
     if not hidden.any():

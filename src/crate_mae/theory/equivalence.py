@@ -47,9 +47,7 @@ def compression_field_alone(
     return -compression_rate_gradient(Z.mT.unsqueeze(-1), U, epsilon).squeeze(-1).mT
 
 
-def across(
-    V: Float[Tensor, "d N"], U: Float[Tensor, "K d p"], memberships: Int[Tensor, " N"]
-) -> Float[Tensor, "d N"]:
+def across(V: Float[Tensor, "d N"], U: Float[Tensor, "K d p"], memberships: Int[Tensor, " N"]) -> Float[Tensor, "d N"]:
     """v_i - U_s U_s^T v_i with s the subspace of token i: the part of a field that leaves the subspace."""
     own = memberships == torch.arange(len(U), device=V.device)[:, None]
     return V - lift(project(V, U) * own[:, None, :], U)

@@ -31,6 +31,7 @@ def picture(U: Tensor, sigma: float, count: int, generator: torch.Generator) -> 
     model = mx.codebook(U, sigma)
     Z = mx.sample(model, (count,), generator).tokens
     fields = {
+        "subspaces": U,
         "tokens": Z,
         "score": mx.score(model, Z),
         "alone": eq.compression_field_alone(Z, U, sigma),
@@ -104,7 +105,7 @@ def fields_few_tokens(generator: torch.Generator) -> Check:
     N = 48
     rows = _high_dimension(N, generator)
     expected = math.sqrt(1 - N / 192)
-    numbers = {"sigma": list(SIGMAS), "tokens per subspace": N / 6, "p": 32, **rows}
+    numbers = {"sigma": list(SIGMAS), "tokens per subspace": N / 6, "p": 32, "limit": expected, **rows}
     claim = "d 192, 8 tokens per subspace of dimension 32, eps = sigma: mean cosine with the score is sqrt(1 - N/d)"
     return Check(claim, "paper", "met", rows["raw"][-1]["mean"], "=", expected, 0.03, numbers)
 
@@ -127,10 +128,10 @@ def informal_theorem(generator: torch.Generator) -> Check:
         Z = drawn.tokens
         towards = mx.project_to_nearest(U, Z) - Z
         found.append(float(eq.cosine(eq.compression_field(Z, U, setting.epsilon), towards).mean()))
-    claim = "thm:informal at Base: -grad R^c points from z_i to the nearest U_k (mean cosine, remark's eps, sigma 0.001)"
-    return Check(
-        claim, "paper", "not met: see the assumption", spread(found)["mean"], ">=", 0.9, numbers=spread(found)
+    claim = (
+        "thm:informal at Base: -grad R^c points from z_i to the nearest U_k (mean cosine, remark's eps, sigma 0.001)"
     )
+    return Check(claim, "paper", "not met: see the assumption", spread(found)["mean"], ">=", 0.9, numbers=spread(found))
 
 
 def _mssa(generator: torch.Generator) -> dict[str, dict]:

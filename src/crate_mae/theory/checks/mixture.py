@@ -44,7 +44,7 @@ def sample_moments(generator: torch.Generator) -> Check:
     first = Z.mean(1).abs() / (Z.std(1) / n**0.5)
     share = (drawn.memberships.bincount(minlength=4) / n - 0.25).abs() / (0.25 * 0.75 / n) ** 0.5
     numbers = {"mean": float(first.max()), "covariance": float(second.max()), "memberships": float(share.max())}
-    claim = "samples have the mixture's mean, covariance and memberships (largest of 2404 deviations, in std errors)"
+    claim = "samples have the mixture's mean, covariance and memberships (largest deviation, in standard errors)"
     return Check(claim, "code", "-", max(numbers.values()), "<=", 5.0, numbers=numbers)
 
 

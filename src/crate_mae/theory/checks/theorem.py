@@ -134,9 +134,9 @@ def optimal_epsilon(generator: torch.Generator) -> Check:
         seed = int(torch.randint(2**31, (), generator=generator))
         residual = _search(
             coarse,
-            lambda e, s=setting, seed=seed: th.measure(
-                replace(s, epsilon=e), torch.Generator().manual_seed(seed)
-            ).residual,
+            lambda e, s=setting, seed=seed: (
+                th.measure(replace(s, epsilon=e), torch.Generator().manual_seed(seed)).residual
+            ),
         )
         rows.append(
             {"sigma": sigma, "formula": formula, "simplified": simplified, "full bound": full, "residual": residual}
@@ -153,7 +153,7 @@ def _factors(d: int, sigma: float, generator: torch.Generator) -> tuple[th.Setti
 
 def signal_shrinkage(generator: torch.Generator) -> Check:
     rows, gaps = [], []
-    for sigma in (0.3, 0.1, 0.03):
+    for sigma in (0.1, 0.03, 0.01):
         setting, found = _factors(2**14, sigma, generator)
         measured = spread([one.signal_factor for one in found])
         rows.append({"sigma": sigma, "measured": measured, "predicted": th.shrinkage(setting)})
@@ -164,7 +164,7 @@ def signal_shrinkage(generator: torch.Generator) -> Check:
 
 def rate_reduction_factor(generator: torch.Generator) -> Check:
     rows, gaps = [], []
-    for sigma in (0.3, 0.1, 0.03):
+    for sigma in (0.1, 0.03, 0.01):
         setting, found = _factors(2**14, sigma, generator)
         measured = spread([one.rate_reduction_factor for one in found])
         rows.append({"sigma": sigma, "measured": measured, "predicted": th.rate_reduction_growth(setting)})
