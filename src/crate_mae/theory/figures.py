@@ -88,7 +88,7 @@ def fields(
             axes.plot(*tokens, ".", color=GREY, ms=2)
             axes.set(xlim=(-reach, reach), ylim=(-reach, reach), zlim=(-reach, reach))
             axes.view_init(elev=18, azim=-60)
-            axes.set_box_aspect(None, zoom=1.2)
+            axes.set_box_aspect(None, zoom=1.05)
             axes.tick_params(labelsize=6)
             axes.locator_params(nbins=4)
         _subspaces(axes, np.array(picture["subspaces"]), reach)
