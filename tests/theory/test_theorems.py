@@ -88,6 +88,15 @@ def test_the_optimal_epsilon_minimises_the_remarks_bound():
             assert th.simplified_bound(replace(best, epsilon=factor * best.epsilon)) > least
 
 
+def test_a_measurement_holds_the_step_and_its_prediction():
+    found = th.measure(SMALL, rng())
+    seen = th.observe(SMALL, rng())
+    close(found.stepped, th.compression_step(SMALL, seen.tokens))
+    close(found.predicted, th.predicted_step(SMALL, seen))
+    assert found.residual == pytest.approx(th.operator_norm(found.stepped - found.predicted))
+    assert found.hypotheses == th.hypotheses(SMALL)
+
+
 def test_a_measurement_is_consistent_and_seeded():
     setting = th.at_optimum(replace(th.BASE, sigma=0.03))
     found = th.measure(setting, rng())

@@ -46,7 +46,7 @@ def theory(out: Path, seed: int = 0) -> None:
     (out / "theory.json").write_text(json.dumps(report, indent=1))
     numbers = {name: check.numbers for name, (check, _) in results.items()}
     for name, figure in draw_all(numbers).items():
-        figure.savefig(out / f"{name}.png", dpi=110)
+        figure.savefig(out / f"{name}.png", dpi=100)
     _summary(console, results, out, time.perf_counter() - start)
 
 

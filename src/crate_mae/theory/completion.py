@@ -68,10 +68,10 @@ def masked_error(X: Float[Tensor, "d N"], completed: Float[Tensor, "d N"], visib
 
 def mask_entries(d: int, N: int, ratio: float, generator: torch.Generator) -> Bool[Tensor, "d N"]:
     """Visible entries, each masked by itself with probability ``ratio``: the mask of matrix completion."""
-    return torch.rand(d, N, generator=generator) >= ratio
+    return torch.rand(d, N, generator=generator, device=generator.device) >= ratio
 
 
 def mask_tokens(d: int, N: int, ratio: float, generator: torch.Generator) -> Bool[Tensor, "d N"]:
     """Visible entries with round(ratio N) whole tokens masked: the mask of masked autoencoding."""
-    order = torch.rand(N, generator=generator).argsort()
+    order = torch.rand(N, generator=generator, device=generator.device).argsort()
     return (order >= round(ratio * N)).expand(d, N).clone()

@@ -50,7 +50,7 @@ def neumann_norms(setting: Setting, seen: Observation) -> list[float]:
     noisy, clean = setting.blocks(seen.tokens), setting.blocks(seen.signal)
     gram = clean.mT @ clean
     excess = noisy.mT @ noisy - gram
-    scaled = gram + torch.eye(setting.N, dtype=gram.dtype) / setting.beta
+    scaled = gram + torch.eye(setting.N, dtype=gram.dtype, device=gram.device) / setting.beta
     # Xi D^-1 = (D^-1 Xi)^T, both symmetric
     return [operator_norm(torch.linalg.solve(scaled[k], excess[k])) for k in range(setting.K)]
 
@@ -66,7 +66,7 @@ def gaussian_constants(q: int, n: int, generator: torch.Generator) -> tuple[floa
 
     prop:gaussian_concentration_opnorm and prop:gaussian_covariance_concentration_opnorm (its C_2^2 C_3).
     """
-    M: Float[Tensor, "q n"] = torch.randn(q, n, generator=generator, dtype=torch.float64)
+    M: Float[Tensor, "q n"] = torch.randn(q, n, generator=generator, dtype=torch.float64, device=generator.device)
     squares = torch.linalg.eigvalsh(M.mT @ M).clamp(min=0)
     deviation = float((squares - q).abs().max())
     return float(squares[-1].sqrt() - math.sqrt(q)) / math.sqrt(n), deviation / math.sqrt(n * q)

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BLUE, ORANGE, GREEN, GREY = "#1f5fa8", "#d9661f", "#2a8a4a", "#777777"
-Points = Sequence[Sequence[float]] | np.ndarray
+Spread = dict[str, Any]
+"""Mean, standard deviation and number of draws."""
 
 
 def _figure(width: float, height: float) -> "Figure":
@@ -48,22 +49,22 @@ def draw_all(numbers: dict[str, dict[str, Any]]) -> dict[str, "Figure"]:
     }
 
 
-def _means(rows: Sequence[dict[str, float]]) -> np.ndarray:
+def _means(rows: Sequence[Spread]) -> np.ndarray:
     return np.array([row["mean"] for row in rows])
 
 
-def _band(axes: "Axes", x: Sequence[float], rows: Sequence[dict[str, float]], label: str, **style: Any) -> None:
+def _band(axes: "Axes", x: Sequence[float | int], rows: Sequence[Spread], label: str, **style: Any) -> None:
     axes.errorbar(x, _means(rows), [row["std"] for row in rows], label=label, capsize=2, **style)
 
 
 def fields(
-    picture: dict[str, Points],
+    picture: dict[str, Any],
     sigma: Sequence[float],
-    alone: dict[str, Sequence[dict[str, float]]],
-    together: dict[str, Sequence[dict[str, float]]],
+    alone: dict[str, Sequence[Spread]],
+    together: dict[str, Sequence[Spread]],
 ) -> "Figure":
     """Score and compression side by side at the same tokens, and their mean cosine as sigma falls."""
-    figure = _figure(14, 4.6)
+    figure = _figure(14.0, 4.6)
     tokens = np.array(picture["tokens"])
     dimension = len(tokens)
     reach = 1.1 * np.abs(tokens).max()
@@ -123,7 +124,7 @@ def _subspaces(axes: "Axes", bases: np.ndarray, reach: float) -> None:
 
 def high_dimension(sigma: Sequence[float], few: dict[str, Any], many: dict[str, Any]) -> "Figure":
     """Mean cosine between -grad R^c and the score in 192 dimensions, raw and across each token's own subspace."""
-    figure = _figure(10, 4.6)
+    figure = _figure(10.0, 4.6)
     for index, (rows, title) in enumerate([(few, "fewer tokens than p"), (many, "more tokens than p")], 1):
         axes = figure.add_subplot(1, 2, index)
         _band(axes, sigma, rows["raw"], "raw, $\\epsilon = \\sigma$", color=BLUE, marker="o")
@@ -157,9 +158,9 @@ def high_dimension(sigma: Sequence[float], few: dict[str, Any], many: dict[str, 
     return figure
 
 
-def mssa(rows: dict[str, dict[str, dict[str, float]]]) -> "Figure":
+def mssa(rows: dict[str, dict[str, Spread]]) -> "Figure":
     """The cosine between MSSA and -grad R^c at each scale of the tokens and each epsilon."""
-    figure = _figure(9, 4.4)
+    figure = _figure(9.0, 4.4)
     axes = figure.add_subplot()
     place = np.arange(len(rows))
     for shift, name, colour in ((-0.2, "raw", BLUE), (0.2, "beyond the span", ORANGE)):
@@ -180,7 +181,7 @@ def mssa(rows: dict[str, dict[str, dict[str, float]]]) -> "Figure":
 
 def theorem(base: dict[str, Any], over_d: dict[str, Any]) -> "Figure":
     """Residual, bound and noise at Base over sigma; the residual's slope as N / d falls."""
-    figure = _figure(11, 4.4)
+    figure = _figure(11.0, 4.4)
     axes = figure.add_subplot(1, 2, 1)
     sigma = base["sigma"]
     axes.loglog(sigma, _means(base["bound"]), "-", color=GREY, label="bound with constant 1")
@@ -211,7 +212,7 @@ def theorem(base: dict[str, Any], over_d: dict[str, Any]) -> "Figure":
 
 def marginals(distances: dict[str, dict[str, float]]) -> "Figure":
     """Kernel distance of each pair of laws beside what chance alone gives."""
-    figure = _figure(9, 4.4)
+    figure = _figure(9.0, 4.4)
     axes = figure.add_subplot()
     place = np.arange(len(distances))
     colours = [GREEN if row["p_value"] >= 0.002 else ORANGE for row in distances.values()]
@@ -259,12 +260,12 @@ def round_trip(rows: dict[str, Any]) -> "Figure":
 
 def completion(
     ranks: Sequence[int],
-    errors: Sequence[dict[str, float]],
-    entries: dict[str, dict[str, float]],
-    tokens: dict[str, dict[str, float]],
+    errors: Sequence[Spread],
+    entries: dict[str, Spread],
+    tokens: dict[str, Spread],
 ) -> "Figure":
     """Soft-impute over the rank, and both ways of completing on a union of subspaces, by what is masked."""
-    figure = _figure(10, 4.2)
+    figure = _figure(10.0, 4.2)
     axes = figure.add_subplot(1, 2, 1)
     _band(axes, list(ranks), errors, "soft-impute", color=BLUE, marker="o")
     axes.axhline(1, color=GREY, lw=0.8)

@@ -119,6 +119,8 @@ def rate_reduction_gradient(
 
 def project(Z: Float[Tensor, "*b d N"], U: Float[Tensor, "K d p"]) -> Float[Tensor, "*b K p N"]:
     """W_k = U_k^T Z for every k."""
+    if Z.shape[-2] != U.shape[-2]:
+        raise UserError(f"tokens of dimension {Z.shape[-2]} do not meet bases of dimension {U.shape[-2]}; both are d.")
     return (U.transpose(1, 2).flatten(0, 1) @ Z).unflatten(-2, (U.shape[0], U.shape[2]))
 
 

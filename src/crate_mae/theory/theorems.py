@@ -5,7 +5,7 @@ the model and the theorem do not change under rotations, and d may be so large t
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -80,13 +80,13 @@ class Observation:
 
 def observe(setting: Setting, generator: torch.Generator) -> Observation:
     """Draw tokens, float64: alpha_i ~ N(0, I / p) in a uniformly random subspace, noise N(0, sigma^2 / d I)."""
-    s = setting
-    members = torch.randint(s.K, (s.N,), generator=generator)
-    alpha = torch.randn(s.p, s.N, generator=generator, dtype=torch.float64) / math.sqrt(s.p)
-    own = members == torch.arange(s.K)[:, None]
+    s, device = setting, generator.device
+    members = torch.randint(s.K, (s.N,), generator=generator, device=device)
+    alpha = torch.randn(s.p, s.N, generator=generator, dtype=torch.float64, device=device) / math.sqrt(s.p)
+    own = members == torch.arange(s.K, device=device)[:, None]
     signal = s.unblocks(alpha * own[:, None, :])
-    noise = s.sigma / math.sqrt(s.d) * torch.randn(s.d, s.N, generator=generator, dtype=torch.float64)
-    return Observation(signal, noise, members)
+    noise = torch.randn(s.d, s.N, generator=generator, dtype=torch.float64, device=device)
+    return Observation(signal, s.sigma / math.sqrt(s.d) * noise, members)
 
 
 # --- the step and its predicted form --------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def apply_projection(setting: Setting, seen: Observation) -> Float[Tensor, "d N"
     signal, noise = setting.blocks(seen.signal), setting.blocks(seen.noise)
     _, inverse = projected_compression_rate_and_gradient(signal, setting.epsilon)  # A (beta^-1 I + A^T A)^-1
     kept = noise - inverse @ (signal.mT @ noise)
-    other = seen.memberships != torch.arange(setting.K)[:, None]
+    other = seen.memberships != torch.arange(setting.K, device=seen.memberships.device)[:, None]
     return setting.unblocks(kept * other[:, None, :])
 
 
@@ -230,14 +230,20 @@ class Measurement:
     """<Z^+, X> / <X, X> after a step on R^c."""
     rate_reduction_factor: float
     """<Z + eta grad Delta R, X> / <X, X>."""
+    hypotheses: dict[str, bool]
+    """Each hypothesis and whether it holds, all constants taken as 1."""
+    stepped: Float[Tensor, "d N"] = field(compare=False, repr=False)
+    """Z^+, the exact step."""
+    predicted: Float[Tensor, "d N"] = field(compare=False, repr=False)
+    """The form that the theorem predicts for it."""
 
 
 def measure(setting: Setting, generator: torch.Generator) -> Measurement:
     """Draw tokens and measure every quantity of the theorem on them."""
     seen = observe(setting, generator)
     Z, X = seen.tokens, seen.signal
-    stepped = compression_step(setting, Z)
-    residual = operator_norm(stepped - predicted_step(setting, seen))
+    stepped, predicted = compression_step(setting, Z), predicted_step(setting, seen)
+    residual = operator_norm(stepped - predicted)
     noise_norm, limit = operator_norm(seen.noise), bound(setting)
     energy = X.square().sum()
     return Measurement(
@@ -248,6 +254,9 @@ def measure(setting: Setting, generator: torch.Generator) -> Measurement:
         residual / noise_norm if noise_norm else math.inf,
         float((stepped * X).sum() / energy),
         float((rate_reduction_step(setting, Z) * X).sum() / energy),
+        hypotheses(setting),
+        stepped,
+        predicted,
     )
 
 

@@ -14,6 +14,8 @@ from crate_mae.theory.two_sample import TwoSample, kernel_test, moment_test
 T_1, LAYERS, SAMPLES, PERMUTATIONS = 0.01, 121, 1000, 1000
 KAPPA = (100 ** (1 / (LAYERS - 1)) - 1) / 2
 """So that the last time is T = 1, a hundred times the first."""
+STEPS = (32, 64, 128, 256)
+"""Of the round trip."""
 LEAST_P = 0.002
 """A p-value below it is a difference: chance alone falls there once in 500 tests."""
 
@@ -157,7 +159,7 @@ def round_trip(generator: torch.Generator) -> Check:
     forward, backward = df.probability_flow(process, score), df.reverse_probability_flow(process, score)
     first = 0.05
     start = mx.sample(mx.codebook(U, math.sqrt(2 * first)), (200,), generator).tokens.T
-    counts = (32, 64, 128, 256)
+    counts = STEPS
     numbers: dict[str, object] = {"steps": list(counts)}
     for method in ("euler", "heun"):
         for back in (1, 2):

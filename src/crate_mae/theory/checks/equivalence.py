@@ -12,6 +12,7 @@ from crate_mae.theory.checks.check import Check, spread
 from crate_mae.theory.theorems import BASE, at_optimum
 
 SIGMAS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
+MSSA_DRAWS = 2
 
 
 def lines_2d() -> Tensor:
@@ -139,13 +140,14 @@ def _mssa(generator: torch.Generator) -> dict[str, dict]:
     for scale, name in ((1.0, "|z| = 1"), (4.0, "|z| = 4"), (math.sqrt(768), "|z| = sqrt d, as a layer norm makes it")):
         for epsilon in (1.0, 0.5, 0.1):
             pairs = []
-            for _ in range(2):
+            for _ in range(MSSA_DRAWS):
                 U = mx.orthogonal_bases(768, 12, 64, generator)
                 Z = scale * mx.sample(mx.formal_model(U, 0.1), (196,), generator).tokens
                 pairs.append(eq.mssa_cosines(Z, U, epsilon))
             rows[f"{name}, eps {epsilon}"] = {
                 "raw": spread([raw for raw, _ in pairs]),
                 "beyond the span": spread([rest for _, rest in pairs]),
+                "angles": [math.degrees(math.acos(mean)) for mean in torch.tensor(pairs).mean(0).tolist()],
             }
     return rows
 
