@@ -134,7 +134,6 @@ def quick(monkeypatch):
     monkeypatch.setattr(concentration_checks, "TRIALS", 6)
     monkeypatch.setattr(concentration_checks, "TRIALS_LARGER", 1)
     monkeypatch.setattr(theorem_checks, "DRAWS", 1)
-    monkeypatch.setattr(theorem_checks, "EXPONENTS", (12, 18))
     monkeypatch.setattr(equivalence_checks, "MSSA_DRAWS", 1)
     monkeypatch.setattr(diffusion_checks, "PERMUTATIONS", 600)
     monkeypatch.setattr(diffusion_checks, "STEPS", (16, 32, 64, 128))

@@ -188,3 +188,37 @@ def test_monte_carlo_has_a_number_for_each_trial():
     found = cn.monte_carlo(SMALL, 4, rng())
     assert set(found) == {"noise", "norm", "gram", "inverse", "pseudo-inverse", "neumann"}
     assert all(values.shape == (4,) and values.isfinite().all() for values in found.values())
+
+
+def condense(setting, seen):
+    """The triangular factors of a real observation: what ``observe_condensed`` draws without making it."""
+    rows = 2 * setting.N
+    joint = torch.cat([setting.blocks(seen.signal), setting.blocks(seen.noise)], -1)
+    factor = torch.linalg.qr(joint).R
+    small = replace(setting, d=setting.K * rows, p=rows, epsilon=math.sqrt(2 / setting.beta), step=setting.eta)
+    parts = [small.unblocks(part.contiguous()) for part in factor.split(setting.N, -1)]
+    return small, th.Observation(*parts, seen.memberships)
+
+
+def test_a_rotation_within_each_subspace_changes_nothing():
+    setting = th.Setting(d=64, N=5, K=2, p=32, sigma=0.2, epsilon=0.7)
+    seen = th.observe(setting, rng())
+    small, condensed = condense(setting, seen)
+    assert small.beta == pytest.approx(setting.beta)
+    assert th.residual_norm(small, condensed) == pytest.approx(th.residual_norm(setting, seen), rel=1e-9)
+    assert th.residual_norm(setting, seen) == pytest.approx(th.measure(setting, rng()).residual)
+
+
+def test_condensed_tokens_have_the_law_of_tokens():
+    setting = th.Setting(d=64, N=4, K=2, p=32, sigma=0.2, epsilon=0.7)
+    generator = rng()
+    direct = torch.tensor([th.residual_norm(setting, th.observe(setting, generator)) for _ in range(600)])
+    drawn = [th.observe_condensed(setting, generator) for _ in range(600)]
+    condensed = torch.tensor([th.residual_norm(small, seen) for small, seen in drawn])
+    error = math.sqrt(float(direct.var() + condensed.var()) / 600)
+    assert abs(float(direct.mean() - condensed.mean())) < 4 * error
+    assert float(condensed.std()) == pytest.approx(float(direct.std()), rel=0.2)
+    noise = torch.stack([seen.noise.square().sum() for _, seen in drawn])
+    assert float(noise.mean()) == pytest.approx(4 * 0.2**2, rel=0.02)
+    with pytest.raises(UserError, match="condensing needs"):
+        th.observe_condensed(replace(setting, N=20), generator)

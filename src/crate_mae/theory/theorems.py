@@ -1,12 +1,14 @@
 """The main theorem (lem:inverse-term): what one gradient step on R^c does to noisy tokens near orthogonal subspaces.
 
 Everything is measured in the coordinates in which U_k holds the axes k p .. (k + 1) p of R^d. Nothing is lost by it:
-the model and the theorem do not change under rotations, and d may be so large that d x p bases would not fit.
+the model and the theorem do not change under rotations, and d may be so large that d x p bases would not fit. Where
+even d x N does not fit, ``observe_condensed`` draws what a rotation within each subspace leaves of it.
 """
 
 import math
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -87,6 +89,29 @@ def observe(setting: Setting, generator: torch.Generator) -> Observation:
     signal = s.unblocks(alpha * own[:, None, :])
     noise = torch.randn(s.d, s.N, generator=generator, dtype=torch.float64, device=device)
     return Observation(signal, s.sigma / math.sqrt(s.d) * noise, members)
+
+
+def observe_condensed(setting: Setting, generator: torch.Generator) -> tuple[Setting, Observation]:
+    """Draw tokens in so many dimensions that only their inner products fit: exact in law, 2 N rows per subspace.
+
+    In each subspace the coordinates of signal and noise are a p x 2 N standard normal matrix G, columns scaled, and the
+    theorem is indifferent to rotations of it. So G may be its triangular factor: independent N(0, 1) above the
+    diagonal, and chi with p, p - 1, .. degrees of freedom on it (Bartlett). The setting that comes with it has the same
+    beta, eta, sigma, K and N, and the condensed sizes; needs K p = d and p >= 2 N.
+    """
+    s, rows = setting, 2 * setting.N
+    if s.K * s.p != s.d or s.p < rows:
+        raise UserError("condensing needs K p = d and p >= 2 N; use observe for smaller settings.")
+    condensed = replace(s, d=s.K * rows, p=rows, epsilon=math.sqrt(rows / (s.N * s.beta)), step=s.eta)
+    factor = torch.randn(s.K, rows, rows, generator=generator, dtype=torch.float64).triu(1)
+    source = np.random.default_rng(int(torch.randint(2**62, (), generator=generator)))
+    diagonal = np.sqrt(source.chisquare(float(s.p) - np.arange(rows), size=(s.K, rows)))
+    factor = factor + torch.diag_embed(torch.from_numpy(diagonal))
+    members = torch.randint(s.K, (s.N,), generator=generator)
+    own = members == torch.arange(s.K)[:, None]
+    signal = condensed.unblocks(factor[..., : s.N] * own[:, None, :]) / math.sqrt(s.p)
+    noise = condensed.unblocks(factor[..., s.N :]) * (s.sigma / math.sqrt(s.d))
+    return condensed, Observation(signal, noise, members)
 
 
 # --- the step and its predicted form --------------------------------------------------------------------------------
@@ -258,6 +283,11 @@ def measure(setting: Setting, generator: torch.Generator) -> Measurement:
         stepped,
         predicted,
     )
+
+
+def residual_norm(setting: Setting, seen: Observation) -> float:
+    """||Z^+ - predicted form||, operator norm."""
+    return operator_norm(compression_step(setting, seen.tokens) - predicted_step(setting, seen))
 
 
 def operator_norm(M: Float[Tensor, "r c"]) -> float:
