@@ -194,7 +194,7 @@ def theorem(base: dict[str, Any], over_d: dict[str, Any]) -> "Figure":
     _band(axes, over_d["root"], over_d["slope"], "residual", color=ORANGE, marker="o")
     axes.plot(over_d["root"], over_d["bound"], "s-", color=GREY, label="bound")
     axes.axhline(1.5, color=BLUE, lw=0.8, ls="--")
-    axes.annotate("3/2", (over_d["root"][0], 1.52), color=BLUE)
+    axes.annotate("3/2", (over_d["root"][0], 1.49), va="top", color=BLUE)
     axes.set(xscale="log", xlabel="$\\sqrt{N/d}$  (N = 4, K = 2, d from $2^{10}$ to $2^{50}$)", ylabel="log-log slope")
     axes.invert_xaxis()
     axes.set_title("slope in $\\sigma$ from 0.01 to 0.0001", fontsize=10)
@@ -226,7 +226,7 @@ def marginals(distances: dict[str, dict[str, float]]) -> "Figure":
     axes.legend(fontsize=8, loc="lower right")
     _caption(
         figure,
-        "First three: exact score and general formulas; no difference is seen. Next three: the signs as the appendix "
+        "First four: exact score and general formulas; no difference is seen. Next four: the signs as the appendix "
         "prints them.\nLast three: $-\\nabla R^c/(2(T-t))$ in the score's place; SDE and ODE do not have one law.",
     )
     return figure

@@ -103,12 +103,13 @@ def observe_condensed(setting: Setting, generator: torch.Generator) -> tuple[Set
     if s.K * s.p != s.d or s.p < rows:
         raise UserError("condensing needs K p = d and p >= 2 N; use observe for smaller settings.")
     condensed = replace(s, d=s.K * rows, p=rows, epsilon=math.sqrt(rows / (s.N * s.beta)), step=s.eta)
-    factor = torch.randn(s.K, rows, rows, generator=generator, dtype=torch.float64).triu(1)
-    source = np.random.default_rng(int(torch.randint(2**62, (), generator=generator)))
+    device = generator.device
+    factor = torch.randn(s.K, rows, rows, generator=generator, dtype=torch.float64, device=device).triu(1)
+    source = np.random.default_rng(int(torch.randint(2**62, (), generator=generator, device=device)))
     diagonal = np.sqrt(source.chisquare(float(s.p) - np.arange(rows), size=(s.K, rows)))
-    factor = factor + torch.diag_embed(torch.from_numpy(diagonal))
-    members = torch.randint(s.K, (s.N,), generator=generator)
-    own = members == torch.arange(s.K)[:, None]
+    factor = factor + torch.diag_embed(torch.from_numpy(diagonal).to(device))
+    members = torch.randint(s.K, (s.N,), generator=generator, device=device)
+    own = members == torch.arange(s.K, device=device)[:, None]
     signal = condensed.unblocks(factor[..., : s.N] * own[:, None, :]) / math.sqrt(s.p)
     noise = condensed.unblocks(factor[..., s.N :]) * (s.sigma / math.sqrt(s.d))
     return condensed, Observation(signal, noise, members)
