@@ -7,6 +7,7 @@ import torch
 
 from crate_mae.theory import checks, completion, concentration, diffusion, equivalence, mixture, rates, theorems
 from crate_mae.theory.checks import ALL, Check
+from crate_mae.theory.checks import completion as completion_checks
 from crate_mae.theory.checks import concentration as concentration_checks
 from crate_mae.theory.checks import diffusion as diffusion_checks
 from crate_mae.theory.checks import equivalence as equivalence_checks
@@ -135,17 +136,9 @@ def quick(monkeypatch):
     monkeypatch.setattr(concentration_checks, "TRIALS_LARGER", 1)
     monkeypatch.setattr(theorem_checks, "DRAWS", 1)
     monkeypatch.setattr(equivalence_checks, "MSSA_DRAWS", 1)
+    monkeypatch.setattr(completion_checks, "RANKS", (2, 5))
     monkeypatch.setattr(diffusion_checks, "PERMUTATIONS", 600)
     monkeypatch.setattr(diffusion_checks, "STEPS", (16, 32, 64, 128))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    # as the command does: the factorisations are too small to share
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_every_check_is_accounted_for():

@@ -138,8 +138,8 @@ def optimal_epsilon(generator: torch.Generator) -> Check:
         seed = int(torch.randint(2**31, (), generator=generator))
         residual = _search(
             coarse,
-            lambda e, s=setting, seed=seed: (
-                th.measure(replace(s, epsilon=e), torch.Generator().manual_seed(seed)).residual
+            lambda e, s=setting, seed=seed: th.residual_norm(
+                replace(s, epsilon=e), th.observe(s, torch.Generator().manual_seed(seed))
             ),
         )
         rows.append(
