@@ -1,6 +1,6 @@
 """Value and gradient of R^c: Cholesky on the p x p side against the same closed form on the N x N side.
 
-    python benchmarks/rate_speed.py [--repeats 15] [--threads 1]
+    python benchmarks/rate_speed.py [--repeats 7] [--threads 1]
 
 Float32, batch 32, N 196, d 768, K 12, so p 64. Both sides are timed in turn in one run and the medians compared; the
 N x N side is given the faster of its two solvers. The whole with the projections U_k^T Z and their lift back to d
@@ -59,7 +59,7 @@ def medians(functions: dict[str, Callable[[], object]], repeats: int) -> dict[st
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--threads", type=int, default=None, help="torch's own choice where left out")
     options = parser.parse_args()
     if options.threads:

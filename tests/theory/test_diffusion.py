@@ -74,6 +74,20 @@ def test_divergence_takes_rows_of_a_full_matrix():
     torch.testing.assert_close(flow(x, 0.0), -1.5 * x)
 
 
+def test_one_matrix_for_all_points_and_a_number_in_a_tensor():
+    sigma = torch.tensor([[1.0, 0.0], [0.5, 2.0]], dtype=torch.float64)
+    process = df.ItoProcess(lambda x, t: torch.zeros_like(x), lambda x, t: sigma, 1.0)
+    x, noise = draw(7, 2), draw(1, 7, 2, seed=1)
+    torch.testing.assert_close(
+        df.probability_flow(process, gaussian_score)(x, 0.5), -0.5 * gaussian_score(x, 0.5) @ (sigma @ sigma.T).T
+    )
+    times = torch.tensor([0.0, 0.25], dtype=torch.float64)
+    torch.testing.assert_close(df.integrate_sde(process, x, times, noise), x + 0.5 * noise[0] @ sigma.T)
+    number = df.ItoProcess(process.drift, lambda x, t: torch.tensor(3.0, dtype=torch.float64), 1.0)
+    torch.testing.assert_close(df.integrate_sde(number, x, times, noise), x + 1.5 * noise[0])
+    torch.testing.assert_close(df.probability_flow(number, gaussian_score)(x, 0.5), -4.5 * gaussian_score(x, 0.5))
+
+
 def test_reversal_of_an_ornstein_uhlenbeck_process_returns_to_its_start():
     # dz = -z dt + sqrt(2) dw from N(0, v I): variance v e^{-2t} + 1 - e^{-2t}
     v, horizon, n = 9.0, 1.0, 20000

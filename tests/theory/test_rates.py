@@ -31,7 +31,7 @@ def close(a, b, rtol=1e-10):
     torch.testing.assert_close(a, b, rtol=rtol, atol=max(rtol * float(b.detach().abs().max()), 1e-13))
 
 
-SHAPES = [(8, 5, 3, 2), (6, 20, 2, 3), (4, 3, 2, 6), (5, 1, 1, 5), (12, 9, 4, 3), (3, 7, 5, 1)]
+SHAPES = [(70, 45, 2, 37), (8, 5, 3, 2), (6, 20, 2, 3), (4, 3, 2, 6), (5, 1, 1, 5), (12, 9, 4, 3), (3, 7, 5, 1)]
 
 
 @pytest.mark.parametrize(("d", "n", "k", "p"), SHAPES)

@@ -38,7 +38,7 @@ class ItoProcess:
     drift: Field
     """b(x, t), of x's shape."""
     diffusion: Callable[[Tensor, float], Tensor | float]
-    """Sigma(x, t): a number g for g I, with x of any shape, or matrices (*b, m, m) for x of shape (*b, m)."""
+    """Sigma(x, t): a number g(t) for g I, with x of any shape, or matrices (*b, m, m) for x of shape (*b, m)."""
     horizon: float
     """T."""
 
@@ -73,7 +73,7 @@ def reverse_probability_flow(process: ItoProcess, score: Field) -> Field:
 def _spread_of(process: ItoProcess, score: Field, x: Tensor, t: float) -> Tensor:
     # (div [Psi p]) / p = div Psi + Psi s
     sigma = process.diffusion(x, t)
-    if not isinstance(sigma, Tensor):
+    if not isinstance(sigma, Tensor) or sigma.ndim == 0:
         return sigma**2 * score(x, t)
     psi = sigma @ sigma.mT
     return _divergence(process, x, t) + (psi @ score(x, t)[..., None])[..., 0]
@@ -191,7 +191,8 @@ def integrate_sde(
     def kick(x: Tensor, t: float, index: int, h: float) -> Tensor:
         sigma = process.diffusion(x, t)
         scaled = h**0.5 * noise[index]
-        return (sigma @ scaled[..., None])[..., 0] if isinstance(sigma, Tensor) else sigma * scaled
+        is_matrix = isinstance(sigma, Tensor) and sigma.ndim > 0
+        return (sigma @ scaled[..., None])[..., 0] if is_matrix else sigma * scaled
 
     return _march(x, times, method, callback, process.drift, kick)
 

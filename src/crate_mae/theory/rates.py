@@ -119,6 +119,8 @@ def rate_reduction_gradient(
 
 def project(Z: Float[Tensor, "*b d N"], U: Float[Tensor, "K d p"]) -> Float[Tensor, "*b K p N"]:
     """W_k = U_k^T Z for every k."""
+    if Z.shape[-2] != U.shape[-2]:
+        raise UserError(f"tokens of dimension {Z.shape[-2]} do not meet bases of dimension {U.shape[-2]}; both are d.")
     return (U.transpose(1, 2).flatten(0, 1) @ Z).unflatten(-2, (U.shape[0], U.shape[2]))
 
 
@@ -172,9 +174,24 @@ def _value_and_gradient(
         shrunk = scale * singular / (1 + scale * singular.square())
         return 0.5 * torch.log1p(scale * singular.square()).sum(-1), (left * shrunk[..., None, :]) @ right
     value = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    # The inverse and one product: faster than two triangular solves, whose batches do not run in parallel.
-    inverse = scale * torch.cholesky_inverse(factor)
+    root = _inverse_of_triangle(factor)
+    inverse = scale * (root.mT @ root)
     return value, inverse @ M if M.shape[-2] <= M.shape[-1] else M @ inverse
+
+
+def _inverse_of_triangle(L: Float[Tensor, "*b s s"]) -> Float[Tensor, "*b s s"]:
+    # [[A, 0], [B, C]]^-1 = [[A^-1, 0], [-C^-1 B A^-1, C^-1]]: batched products, which run in parallel over the batch.
+    # LAPACK's own inverses and solves go through a batch one by one and split each small matrix between threads, which
+    # on a busy machine takes a hundred times as long.
+    size = L.shape[-1]
+    if size <= 16:
+        identity = torch.eye(size, dtype=L.dtype, device=L.device)
+        return torch.linalg.solve_triangular(L, identity.expand_as(L), upper=False)
+    half = size // 2
+    above, below = _inverse_of_triangle(L[..., :half, :half]), _inverse_of_triangle(L[..., half:, half:])
+    corner = -(below @ (L[..., half:, :half] @ above))
+    zero = torch.zeros_like(corner.mT)
+    return torch.cat([torch.cat([above, zero], -1), torch.cat([corner, below], -1)], -2)
 
 
 def _factor(M: Float[Tensor, "*b r c"], scale: float) -> Float[Tensor, "*b s s"] | None:

@@ -28,7 +28,7 @@ def moment_test(
     pooled = torch.cat([x, y])
     features = torch.cat([pooled, pooled[:, rows] * pooled[:, columns]], 1)
     features = (features - features.mean(0)) / features.std(0)
-    signs = _signs(len(x), permutations, generator, x.dtype)
+    signs = _signs(len(x), permutations, generator, x)
     statistics = (signs.T @ features).abs().amax(1) * (len(x) / 2) ** 0.5
     return _verdict(statistics)
 
@@ -40,14 +40,15 @@ def kernel_test(
     pooled = torch.cat([x, y])
     squares = torch.cdist(pooled, pooled).square()
     kernel = torch.exp(-squares / squares[squares > 0].median())
-    signs = _signs(len(x), permutations, generator, x.dtype)
+    signs = _signs(len(x), permutations, generator, x)
     return _verdict((signs * (kernel @ signs)).sum(0))
 
 
-def _signs(n: int, permutations: int, generator: torch.Generator, dtype: torch.dtype) -> Float[Tensor, "2n cases"]:
+def _signs(n: int, permutations: int, generator: torch.Generator, like: Tensor) -> Float[Tensor, "both cases"]:
     # Column 0 is the true labels: +1/n for x, -1/n for y. The others shuffle them.
-    truth = torch.cat([torch.ones(n, dtype=dtype), -torch.ones(n, dtype=dtype)]) / n
-    shuffled = [truth[torch.randperm(2 * n, generator=generator)] for _ in range(permutations)]
+    truth = torch.cat([like.new_ones(n), -like.new_ones(n)]) / n
+    orders = (torch.randperm(2 * n, generator=generator, device=generator.device) for _ in range(permutations))
+    shuffled = [truth[order.to(like.device)] for order in orders]
     return torch.stack([truth, *shuffled], 1)
 
 

@@ -1,0 +1,204 @@
+"""Do the four processes share their marginals? With the exact score, with the printed signs, and with R^c."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from crate_mae.theory import diffusion as df
+from crate_mae.theory import mixture as mx
+from crate_mae.theory.checks.check import Check
+from crate_mae.theory.theorems import log_slope
+from crate_mae.theory.two_sample import TwoSample, kernel_test, moment_test
+
+T_1, LAYERS, SAMPLES, PERMUTATIONS = 0.01, 121, 1000, 1000
+KAPPA = (100 ** (1 / (LAYERS - 1)) - 1) / 2
+"""So that the last time is T = 1, a hundred times the first."""
+STEPS = (32, 64, 128, 256)
+"""Of the round trip."""
+LEAST_P = 0.002
+"""A p-value below it is a difference: chance alone falls there once in 500 tests."""
+
+
+def _lines() -> Tensor:
+    # three lines in R^3 that are not orthogonal, with unequal lengths
+    return torch.tensor([[[1.0], [0.2], [0]], [[0], [0.8], [0.3]], [[0.3], [0], [1.2]]], dtype=torch.float64)
+
+
+def _score(U: Tensor) -> df.Field:
+    """The exact score of the mixture at time t, noise sqrt(2 t), with samples as rows."""
+    return lambda x, t: mx.score(mx.codebook(U, math.sqrt(2 * t)), x.T).T
+
+
+def _at(U: Tensor, t: float, generator: torch.Generator) -> Tensor:
+    return mx.sample(mx.codebook(U, math.sqrt(2 * t)), (SAMPLES,), generator).tokens.T
+
+
+def _both(x: Tensor, y: Tensor, generator: torch.Generator) -> dict[str, dict[str, float]]:
+    tests: dict[str, TwoSample] = {
+        "moments": moment_test(x, y, generator, PERMUTATIONS),
+        "kernel": kernel_test(x, y, generator, PERMUTATIONS),
+    }
+    return {name: vars(test) for name, test in tests.items()}
+
+
+def _least_p(pairs: dict[str, dict[str, dict[str, float]]]) -> float:
+    return min(pair[test]["p_value"] for pair in pairs.values() for test in ("moments", "kernel"))
+
+
+def _noise(x: Tensor, steps: int, generator: torch.Generator) -> Tensor:
+    return torch.randn(steps, *x.shape, generator=generator, dtype=x.dtype)
+
+
+def exact_marginals(generator: torch.Generator) -> Check:
+    U = _lines()
+    process, score = df.variance_exploding(1.0), _score(U)
+    times = df.denoising_times(T_1, KAPPA, LAYERS)
+    exact = _at(U, T_1, generator)
+    start = _at(U, 1.0, generator)
+    noise = _noise(start, LAYERS - 1, generator)
+    stochastic = df.integrate_sde(df.time_reversal(process, score), start, times, noise, "heun")
+    flow = df.integrate_ode(df.reverse_probability_flow(process, score), _at(U, 1.0, generator), times)
+    out = df.diffusion_times(T_1, KAPPA, LAYERS)
+    forward = df.integrate_ode(df.probability_flow(process, score), _at(U, T_1, generator), out)
+    pairs = {
+        "SDE and ODE": _both(stochastic, flow, generator),
+        "SDE and exact": _both(stochastic, exact, generator),
+        "ODE and exact": _both(flow, exact, generator),
+        "forward ODE and exact": _both(forward, _at(U, 1.0, generator), generator),
+    }
+    claim = "with the exact score, SDE, ODE and the exact law agree (least p-value of 8 tests)"
+    return Check(claim, "paper", "met", _least_p(pairs), ">=", LEAST_P, numbers=pairs)
+
+
+def printed_signs(generator: torch.Generator) -> Check:
+    U = _lines()
+    score, root = _score(U), 2**0.5
+    times = df.denoising_times(T_1, KAPPA, LAYERS)
+    exact = _at(U, T_1, generator)
+    start = _at(U, 1.0, generator)
+    printed_sde = df.ItoProcess(lambda x, t: score(x, 1 - t), lambda x, t: root, 1.0)
+    stochastic = df.integrate_sde(printed_sde, start, times, _noise(start, LAYERS - 1, generator), "heun")
+    flow = df.integrate_ode(lambda x, t: -score(x, 1 - t), start, times)
+    forward = df.integrate_ode(score, exact, df.diffusion_times(T_1, KAPPA, LAYERS))
+    pairs = {
+        "reverse SDE with drift s, and exact": _both(stochastic, exact, generator),
+        "reverse ODE with -s, and exact": _both(flow, exact, generator),
+        "the two printed ones": _both(stochastic, flow, generator),
+        "forward ODE with +s, and exact": _both(forward, start, generator),
+    }
+    claim = "the variance-exploding processes as printed (drift s, flows +s and -s) have the exact law (least p-value)"
+    return Check(claim, "paper", "met", _least_p(pairs), ">=", LEAST_P, numbers=pairs)
+
+
+def _reversed_variance(printed: bool) -> dict[str, float]:
+    """The variance that the reverse flow has halfway and at its end, for a drift that changes with time.
+
+    dz = -(1 + 3 t) z dt + sqrt(2) dw from N(0, 4) is Gaussian at all times, so its flow is a factor on z. By its end
+    the printed clock has made up for its errors in this linear case; halfway it has not.
+    """
+    steps = 2000
+    grid = torch.linspace(0, 1, steps + 1, dtype=torch.float64)
+    process = df.ItoProcess(lambda x, t: -(1 + 3 * t) * x, lambda x, t: 2**0.5, 1.0)
+    variances: list[float] = []
+    start = torch.tensor(4.0, dtype=torch.float64)
+    df.integrate_ode(
+        lambda v, t: 2 - 2 * (1 + 3 * t) * v, start, grid, callback=lambda t, v: variances.append(float(v))
+    )
+
+    def score(x: Tensor, t: float) -> Tensor:
+        return -x / variances[round(t * steps)]
+
+    def as_printed(x: Tensor, t: float) -> Tensor:
+        return -process.drift(x, t) + score(x, 1 - t)
+
+    velocity = as_printed if printed else df.reverse_probability_flow(process, score)
+    factors: list[float] = []
+    unit = torch.ones((), dtype=torch.float64)
+    df.integrate_ode(velocity, unit, grid, callback=lambda t, x: factors.append(float(x)))
+    half = steps // 2
+    return {
+        "halfway": factors[half] ** 2 * variances[-1],
+        "exact halfway": variances[half],
+        "end": factors[-1] ** 2 * variances[-1],
+        "exact end": variances[0],
+    }
+
+
+def general_clock(generator: torch.Generator) -> Check:
+    found = _reversed_variance(printed=False)
+    claim = "reverse ODE with -b(x, T - t), the general formula, has the process's law (variance halfway)"
+    return Check(claim, "paper", "met", found["halfway"], "=", found["exact halfway"], 1e-3, found)
+
+
+def printed_clock(generator: torch.Generator) -> Check:
+    found = _reversed_variance(printed=True)
+    claim = "reverse ODE with -b(x, t), as printed, has the process's law (variance halfway)"
+    return Check(claim, "paper", "met", found["halfway"], "=", found["exact halfway"], 1e-3, found)
+
+
+def structured_marginals(generator: torch.Generator) -> Check:
+    U = mx.orthogonal_bases(4, 2, 2, generator)
+    pairs = {}
+    for epsilon in (0.2, 0.5, 1.0):
+        first, last = 0.05, 1.0
+        kappa = (20 ** (1 / 60) - 1) / 2
+        times = df.denoising_times(first, kappa, 61)
+        noisy = mx.codebook(U, math.sqrt(2 * last), U.new_full((2, 2), 2**-0.5))
+        starts = [mx.sample(noisy, (600, 8), generator).tokens for _ in range(2)]
+        process = df.structured_denoising(U, epsilon, last)
+        stochastic = df.integrate_sde(process, starts[0], times, _noise(starts[0], 60, generator), "heun")
+        flow = df.integrate_ode(df.structured_denoising_flow(U, epsilon, last), starts[1], times)
+        pairs[f"SDE and ODE, eps {epsilon}"] = _both(stochastic.flatten(1), flow.flatten(1), generator)
+        sizes = {"SDE": float(stochastic.square().mean().sqrt()), "ODE": float(flow.square().mean().sqrt())}
+        pairs[f"SDE and ODE, eps {epsilon}"]["root mean square"] = sizes
+    claim = (
+        "with -grad R^c / (2 (T - t)) as the score, eq:compression_sde and eq:compression_ode have one law (least p)"
+    )
+    return Check(claim, "paper", "-", _least_p(pairs), ">=", LEAST_P, numbers=pairs)
+
+
+def round_trip(generator: torch.Generator) -> Check:
+    U = _lines()
+    process, score = df.variance_exploding(1.0), _score(U)
+    forward, backward = df.probability_flow(process, score), df.reverse_probability_flow(process, score)
+    first = 0.05
+    start = mx.sample(mx.codebook(U, math.sqrt(2 * first)), (200,), generator).tokens.T
+    counts = STEPS
+    numbers: dict[str, object] = {"steps": list(counts)}
+    for method in ("euler", "heun"):
+        for back in (1, 2):
+            errors = []
+            for n in counts:
+                out = first ** torch.linspace(1, 0, n + 1, dtype=torch.float64)
+                home = 1 - (first ** torch.linspace(1, 0, back * n + 1, dtype=torch.float64)).flip(0)
+                there = df.integrate_ode(forward, start, out, method)
+                again = df.integrate_ode(backward, there, home, method)
+                errors.append(float((again - start).square().mean().sqrt()))
+            order = -log_slope(torch.tensor(counts[1:]).double(), torch.tensor(errors[1:]).double())
+            numbers[f"{method}, {'as many' if back == 1 else 'twice as many'} steps back"] = {
+                "order": order,
+                "errors": errors,
+            }
+    orders = {name: row["order"] for name, row in numbers.items() if isinstance(row, dict)}
+    deviation = max(
+        abs(orders["euler, twice as many steps back"] - 1), abs(orders["heun, twice as many steps back"] - 2)
+    )
+    claim = "forward then reverse returns to the start at the method's order: Euler 1, Heun 2 (largest deviation)"
+    return Check(claim, "paper", "met", deviation, "<=", 0.25, numbers=numbers)
+
+
+def last_time(generator: torch.Generator) -> Check:
+    times = df.diffusion_times(0.01, 0.25, 12)
+    ratio = math.log(float(times[-1] / times[0])) / math.log(1 + 2 * 0.25)
+    claim = "the last of L = 12 times is (1 + 2 kappa)^L t_1 (exponent found; t_l = (1 + 2 kappa)^(l-1) t_1)"
+    return Check(claim, "paper", "met", ratio, "=", 12.0, 1e-6, {"times": times.tolist()})
+
+
+def encoder_step(generator: torch.Generator) -> Check:
+    kappa = 0.25
+    times = df.denoising_times(0.01, kappa, 12)
+    horizon = float(df.diffusion_times(0.01, kappa, 12)[-1])
+    steps = (times[1:] - times[:-1]) / (2 * (horizon - times[:-1]))
+    claim = "the same times give the denoising ODE Euler steps of kappa = 0.25 too (step found; it is kappa/(1+2kappa))"
+    return Check(claim, "paper", "met", float(steps.mean()), "=", kappa, 1e-6, {"steps": steps.tolist()})

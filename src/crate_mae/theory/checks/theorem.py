@@ -1,0 +1,186 @@
+"""The main theorem at CRATE-Base's sizes and where sqrt(N / d) is far below sigma, with its remark."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from crate_mae.theory import theorems as th
+from crate_mae.theory.checks.check import Check, spread
+
+SIGMAS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
+DRAWS = 3
+EXPONENTS, SLOPE_DRAWS = (10, 16, 20, 24, 28, 32, 36, 40, 50), 20
+"""d = 2^exponent."""
+SUPPORTED = th.Constants(binomial=math.sqrt(1.5), covariance=0.5, gram=2.0, neumann=1.0)
+"""The least constants that theory or simulation allows.
+
+Binomial: Hoeffding's, which the exact law at k = 2 reaches. Gram: ||A_k^T A_k - I|| tends to 2 r + r^2. Covariance: 0.5
+with C_2 = 2, since only C_2^2 C_3 >= 2 and C_2 C_3 >= 1 bind.
+"""
+
+
+def base_sweep(generator: torch.Generator) -> dict[str, list]:
+    """Every measurement at Base's sizes over sigma, with the remark's epsilon and step, as means and spreads."""
+    rows: dict[str, list] = {"sigma": list(SIGMAS)}
+    for sigma in SIGMAS:
+        setting = th.at_optimum(replace(th.BASE, sigma=sigma))
+        found = [th.measure(setting, generator) for _ in range(DRAWS)]
+        for name in ("residual", "bound", "ratio", "noise_norm", "relative", "signal_factor", "rate_reduction_factor"):
+            rows.setdefault(name, []).append(spread([getattr(one, name) for one in found]))
+        rows.setdefault("epsilon", []).append(setting.epsilon)
+        rows.setdefault("beta sigma", []).append(setting.beta * sigma)
+        rows.setdefault("predicted signal factor", []).append(th.shrinkage(setting))
+        rows.setdefault("predicted Delta R factor", []).append(th.rate_reduction_growth(setting))
+    return rows
+
+
+def _means(rows: list[dict[str, Any]]) -> Tensor:
+    return torch.tensor([row["mean"] for row in rows], dtype=torch.float64)
+
+
+def _unmet(setting: th.Setting) -> str:
+    missing = th.unmet(setting, SUPPORTED)
+    return "not met: " + "; ".join(missing) if missing else "met"
+
+
+def assumption_at_base(generator: torch.Generator) -> Check:
+    setting = replace(th.BASE, sigma=0.01, epsilon=0.5)
+    missing = th.unmet(setting, SUPPORTED)
+    N, K, d = setting.N, setting.K, setting.d
+    numbers = {
+        "unmet": missing,
+        "C_1 of the binomial: at most, for Base": N / (2 * K) / math.sqrt(N * math.log(N)),
+        "C_1 of the binomial: at least": SUPPORTED.binomial,
+        "C of the Gram matrix: at most, for Base": math.sqrt(d / (2 * N)),
+        "C of the Gram matrix: at least": SUPPORTED.gram,
+    }
+    claim = "ass:parameter_config holds for CRATE-Base (number of its relations that fail with the least constants)"
+    return Check(claim, "paper", "-", float(len(missing)), "=", 0.0, 0.0, numbers)
+
+
+def beta_above_one(generator: torch.Generator) -> Check:
+    setting = replace(th.BASE, epsilon=1.0)
+    claim = "eps <= 1 and the assumption imply beta >= 1 (beta at Base and eps = 1)"
+    return Check(claim, "paper", "met", setting.beta, ">=", 1.0, numbers={"beta": setting.beta})
+
+
+def bound_at_base(generator: torch.Generator) -> Check:
+    rows = base_sweep(generator)
+    largest = max(row["mean"] + row["std"] for row in rows["ratio"])
+    hypotheses = _unmet(th.at_optimum(replace(th.BASE, sigma=0.01)))
+    claim = "lem:inverse-term at Base, sigma 0.3 to 0.001: residual / bound with C_5 = 1 (largest mean + std)"
+    return Check(claim, "paper", hypotheses, largest, "<=", 1.0, numbers=rows)
+
+
+def residual_below_noise(generator: torch.Generator) -> Check:
+    rows = base_sweep(generator)
+    hypotheses = _unmet(th.at_optimum(replace(th.BASE, sigma=0.01)))
+    largest = float(_means(rows["relative"]).max())
+    claim = "at Base the predicted form is nearer to Z+ than the noise is large: residual / ||Delta|| (largest mean)"
+    return Check(claim, "paper", hypotheses, largest, "<=", 1.0, numbers={"relative": rows["relative"]})
+
+
+def slope_at_base(generator: torch.Generator) -> Check:
+    rows = base_sweep(generator)
+    small = slice(2, None)  # sigma <= 0.03, far below sqrt(N / d) = 0.51
+    sigmas = torch.tensor(SIGMAS, dtype=torch.float64)[small]
+    slope = th.log_slope(sigmas, _means(rows["residual"])[small])
+    numbers = {"residual": slope, "bound": th.log_slope(sigmas, _means(rows["bound"])[small])}
+    claim = "at Base the residual falls as sigma^(3/2) (slope from 0.03 to 0.001; sqrt(N/d) = 0.51 is above sigma)"
+    return Check(claim, "paper", "not met: sqrt(N/d) << sigma", slope, "=", 1.5, 0.15, numbers)
+
+
+def slope_over_d(generator: torch.Generator) -> Check:
+    sigmas = torch.tensor([0.01, 0.003, 0.001, 0.0003, 0.0001], dtype=torch.float64)
+    numbers: dict[str, list] = {"d": [], "root": [], "slope": [], "bound": [], "residual": [], "sigma": sigmas.tolist()}
+    for exponent in EXPONENTS:
+        d = 2**exponent
+        settings = [th.at_optimum(th.Setting(d, 4, 2, d // 2, sigma, 1.0)) for sigma in sigmas.tolist()]
+        draws = torch.tensor(
+            [[th.residual_norm(*th.observe_condensed(s, generator)) for s in settings] for _ in range(SLOPE_DRAWS)],
+            dtype=torch.float64,
+        )
+        bounds = torch.tensor([th.bound(s) for s in settings], dtype=torch.float64)
+        numbers["d"].append(d)
+        numbers["root"].append(settings[0].root)
+        numbers["slope"].append(spread([th.log_slope(sigmas, one) for one in draws]))
+        numbers["bound"].append(th.log_slope(sigmas, bounds))
+        numbers["residual"].append(draws.mean(0).tolist())
+    claim = "where sqrt(N/d) << sigma the residual falls as sigma^(3/2) (slope from 0.01 to 0.0001 at d = 2^50)"
+    measured = numbers["slope"][-1]["mean"]
+    return Check(claim, "paper", "not met: N >= p, eps <= 1, C sqrt(N log N)", measured, "=", 1.5, 0.05, numbers)
+
+
+def nontrivial_regime(generator: torch.Generator) -> Check:
+    # N >= p and K p = d give N / d >= 1 / K, so sqrt(N / d) <= sigma needs sigma >= K^(-1/2)
+    rows = {K: K * K**-0.75 * (1 + math.sqrt(K * K**-0.5)) for K in (2, 4, 12, 100, 10**4)}
+    claim = "the sigma^(3/2) guarantee can be non-trivial under the assumption (its least value; ||X|| is about 1)"
+    return Check(claim, "paper", "met", min(rows.values()), "<=", 1.0, numbers={"least bound by K": rows})
+
+
+def _search(values: Tensor, function: object) -> float:
+    found = torch.tensor([function(v) for v in values.tolist()], dtype=torch.float64)  # type: ignore[operator]
+    return float(values[found.argmin()])
+
+
+def optimal_epsilon(generator: torch.Generator) -> Check:
+    rows, gaps = [], []
+    for sigma in (0.3, 0.1, 0.01):
+        setting = replace(th.BASE, sigma=sigma)
+        formula = th.optimal_epsilon(setting)
+        fine = formula * 10 ** torch.linspace(-1, 1, 4001, dtype=torch.float64)
+        coarse = formula * 10 ** torch.linspace(-1, 1, 25, dtype=torch.float64)
+        simplified = _search(fine, lambda e, s=setting: th.simplified_bound(replace(s, epsilon=e)))
+        full = _search(fine, lambda e, s=setting: th.bound(replace(s, epsilon=e)))
+        seed = int(torch.randint(2**31, (), generator=generator))
+        residual = _search(
+            coarse,
+            lambda e, s=setting, seed=seed: th.residual_norm(
+                replace(s, epsilon=e), th.observe(s, torch.Generator().manual_seed(seed))
+            ),
+        )
+        rows.append(
+            {"sigma": sigma, "formula": formula, "simplified": simplified, "full bound": full, "residual": residual}
+        )
+        gaps.append(abs(simplified / formula - 1))
+    claim = "the remark's eps^2 minimises its bound (largest relative gap to a search; the residual's own is in JSON)"
+    return Check(claim, "paper", "met", max(gaps), "<=", 1e-3, numbers={"rows": rows})
+
+
+def _factors(d: int, sigma: float, generator: torch.Generator) -> tuple[th.Setting, list[th.Measurement]]:
+    setting = th.at_optimum(th.Setting(d, 16, 4, d // 4, sigma, 1.0))
+    return setting, [th.measure(setting, generator) for _ in range(DRAWS)]
+
+
+def signal_shrinkage(generator: torch.Generator) -> Check:
+    rows, gaps = [], []
+    for sigma in (0.1, 0.03, 0.01):
+        setting, found = _factors(2**14, sigma, generator)
+        measured = spread([one.signal_factor for one in found])
+        rows.append({"sigma": sigma, "measured": measured, "predicted": th.shrinkage(setting)})
+        gaps.append(abs(measured["mean"] - th.shrinkage(setting)))
+    claim = "a step on R^c leaves (1 + 1/beta - step)/(1 + 1/beta) of the signal (largest gap, N/d = 0.001)"
+    return Check(claim, "paper", "not met: N >= p", max(gaps), "<=", 0.005, numbers={"rows": rows})
+
+
+def rate_reduction_factor(generator: torch.Generator) -> Check:
+    rows, gaps = [], []
+    for sigma in (0.1, 0.03, 0.01):
+        setting, found = _factors(2**14, sigma, generator)
+        measured = spread([one.rate_reduction_factor for one in found])
+        rows.append({"sigma": sigma, "measured": measured, "predicted": th.rate_reduction_growth(setting)})
+        gaps.append(abs(measured["mean"] - th.rate_reduction_growth(setting)))
+    claim = "a step on Delta R scales the signal by 1 + step [1/(1+1/(K beta)) - 1/(1+1/beta)] (largest gap)"
+    return Check(claim, "code", "-", max(gaps), "<=", 0.005, numbers={"rows": rows})
+
+
+def no_shrinkage(generator: torch.Generator) -> Check:
+    setting, found = _factors(2**14, 0.1, generator)
+    measured = spread([one.rate_reduction_factor - 1 for one in found])
+    numbers = {"factor - 1": measured, "predicted": th.rate_reduction_growth(setting) - 1}
+    claim = "a step on Delta R changes the signal's size by nothing (factor - 1, sigma 0.1, N/d = 0.001)"
+    tolerance = max(3 * measured["std"], 1e-3)
+    return Check(claim, "paper", "not met: N >= p", measured["mean"], "=", 0.0, tolerance, numbers)

@@ -1,0 +1,102 @@
+"""The lemmas and concentration propositions of the appendix, each as the constant that one random draw needs.
+
+Each inequality reads `quantity <= C x scale`, or with an additive C. A function returns the smallest C that makes it
+true for one draw; the largest over many draws, or a quantile, is the constant that simulation supports.
+"""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from crate_mae.theory.theorems import Observation, Setting, observe, operator_norm
+
+
+def noise_constant(setting: Setting, seen: Observation) -> float:
+    """C with ||Delta|| = sigma (C + sqrt(N / d))   (prop:delta_concentration_opnorm)."""
+    return operator_norm(seen.noise) / setting.sigma - setting.root
+
+
+def signal_constants(setting: Setting, seen: Observation) -> dict[str, float]:
+    """The constants of all statements about A_k alone, the largest over k.
+
+    ||A_k|| = 1 + C r (prop:xk_concentration_opnorm); ||A_k^T A_k - I|| = C r (prop:xktxk_concentration_opnorm);
+    ||(beta^-1 I + A_k^T A_k)^-1 - c I|| = C c r and ||A_k (beta^-1 I + A_k^T A_k)^-1 - c A_k|| = C c r with
+    c = 1 / (1 + beta^-1) (lem:blockwise-pinv). All four by the singular values of A_k; r = sqrt(N / d).
+    """
+    c, floor = 1 / (1 + 1 / setting.beta), 1 / setting.beta
+    found: dict[str, list[float]] = {"norm": [], "gram": [], "inverse": [], "pseudo-inverse": []}
+    blocks = setting.blocks(seen.signal)
+    for k in range(setting.K):
+        A = blocks[k][:, seen.memberships == k]
+        if A.shape[1] == 0:
+            continue
+        squares = torch.linalg.eigvalsh(A.mT @ A).clamp(min=0)
+        inverse = 1 / (floor + squares)
+        found["norm"].append(float(squares[-1].sqrt() - 1) / setting.root)
+        found["gram"].append(float((squares - 1).abs().max()) / setting.root)
+        found["inverse"].append(float((inverse - c).abs().max()) / (c * setting.root))
+        found["pseudo-inverse"].append(float((squares.sqrt() * (inverse - c)).abs().max()) / (c * setting.root))
+    return {name: max(values) for name, values in found.items()}
+
+
+def neumann_norms(setting: Setting, seen: Observation) -> list[float]:
+    """||Xi_k D_k^-1|| for each k; below 1 the Neumann series converges   (eq:xik-defn, lem:neumann-op-norm).
+
+    Xi_k = W_k^T W_k - A_k^T A_k for W_k = U_k^T Z and D_k = beta^-1 I + A_k^T A_k, in the tokens' own order: the
+    permutation does not change the norm.
+    """
+    noisy, clean = setting.blocks(seen.tokens), setting.blocks(seen.signal)
+    gram = clean.mT @ clean
+    excess = noisy.mT @ noisy - gram
+    scaled = gram + torch.eye(setting.N, dtype=gram.dtype, device=gram.device) / setting.beta
+    # Xi D^-1 = (D^-1 Xi)^T, both symmetric
+    return [operator_norm(torch.linalg.solve(scaled[k], excess[k])) for k in range(setting.K)]
+
+
+def neumann_constant(setting: Setting, seen: Observation) -> float:
+    """C with max_k ||Xi_k D_k^-1|| = C beta [sigma^2 + sigma (1 + sqrt(N / d))]   (lem:neumann-op-norm)."""
+    s = setting
+    return max(neumann_norms(s, seen)) / (s.beta * (s.sigma**2 + s.sigma * (1 + s.root)))
+
+
+def gaussian_constants(q: int, n: int, generator: torch.Generator) -> tuple[float, float]:
+    """For a standard normal M of shape (q, n): C in ||M|| = sqrt q + C sqrt n, and in ||M^T M - q I|| = C sqrt(n q).
+
+    prop:gaussian_concentration_opnorm and prop:gaussian_covariance_concentration_opnorm (its C_2^2 C_3).
+    """
+    M: Float[Tensor, "q n"] = torch.randn(q, n, generator=generator, dtype=torch.float64, device=generator.device)
+    squares = torch.linalg.eigvalsh(M.mT @ M).clamp(min=0)
+    deviation = float((squares - q).abs().max())
+    return float(squares[-1].sqrt() - math.sqrt(q)) / math.sqrt(n), deviation / math.sqrt(n * q)
+
+
+def binomial_constant(n: int, k: int) -> float:
+    """The smallest C with P(|B - n/k| >= C sqrt(n log n)) <= 2 / n^3 for B ~ Bin(n, 1/k), by the exact law.
+
+    What prop:binom_concentration needs. Hoeffding's inequality gives it with C = sqrt(3/2) for all n and k.
+    """
+    b = torch.arange(n + 1, dtype=torch.float64)
+    total = torch.tensor(float(n), dtype=torch.float64)
+    log_choose = torch.lgamma(total + 1) - torch.lgamma(b + 1) - torch.lgamma(total - b + 1)
+    mass = torch.exp(log_choose + b * math.log(1 / k) + (total - b) * math.log1p(-1 / k))
+    distance, order = (b - n / k).abs().sort(descending=True)
+    tail = mass[order].cumsum(0)
+    # the threshold may sit just above the nearest distance at which the tail gets too heavy
+    return float(distance[(tail > 2 / n**3).nonzero()[0, 0]]) / math.sqrt(n * math.log(n))
+
+
+def monte_carlo(setting: Setting, trials: int, generator: torch.Generator) -> dict[str, Float[Tensor, " trials"]]:
+    """The constant that each of the statements about Delta and A_k needs, in each of many draws."""
+    rows = []
+    for _ in range(trials):
+        seen = observe(setting, generator)
+        rows.append(
+            {
+                "noise": noise_constant(setting, seen),
+                **signal_constants(setting, seen),
+                "neumann": neumann_constant(setting, seen),
+            }
+        )
+    return {name: torch.tensor([row[name] for row in rows], dtype=torch.float64) for name in rows[0]}
