@@ -3,8 +3,6 @@
 # make lint     format and style by ruff, types by mypy
 # make install  the environment alone
 PYTHON ?= python3
-# Threads that wait go to sleep soon: on a machine with other work, spinning ones hold each other up many times over.
-export GOMP_SPINCOUNT ?= 1000
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 

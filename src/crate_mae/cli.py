@@ -132,11 +132,28 @@ def complete(
     print(f"Wrote {out}: {masked} of {model.num_patches} patches masked, error {panels.errors[0]:.4f}.")
 
 
+def theory(out: Path = Path("runs/theory"), seed: int = 0) -> None:
+    """Check the paper's theory claim by claim: a table, theory.json and figures, in a minute or two.
+
+    A claim that does not hold as the text states it is a finding and is printed as one.
+
+    Args:
+        out: Folder for theory.json and the figures.
+        seed: Seed of every check.
+    """
+    from rich.console import Console
+
+    from crate_mae.theory.command import run
+
+    run(out, _seed(seed), Console())
+
+
 VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
     "models": models,
     "convert": convert,
     "complete": complete,
+    "theory": theory,
 }
 
 

@@ -79,7 +79,7 @@ def run(out: Path, steps: int, seed: int, device: torch.device, console: Console
         patch_size=(2, 4),
         channels=1,
         dim=192,
-        depth=3,
+        depth=2,
         heads=6,
         mean=(digits.mean,),
         std=(digits.std,),

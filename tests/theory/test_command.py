@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 from crate_mae.theory import command, figures
 from crate_mae.theory.checks import Check
@@ -64,7 +65,7 @@ def test_command_writes_table_json_and_figures(tmp_path, monkeypatch, capsys):
     numbers = made_up_numbers()
     monkeypatch.setattr(command, "ALL", quick_checks(numbers))
     threads = torch.get_num_threads()
-    command.theory(tmp_path / "deep" / "out", seed=5)
+    command.run(tmp_path / "deep" / "out", 5, Console())
     assert torch.get_num_threads() == threads
     printed = capsys.readouterr().out
     assert "claim [of] completion.low_rank" in printed  # brackets are text, not markup
@@ -84,7 +85,7 @@ def test_a_contradiction_of_the_code_is_named(tmp_path, monkeypatch, capsys):
     numbers = made_up_numbers()
     checks = quick_checks(numbers)
     monkeypatch.setattr(command, "ALL", {**checks, "rates.own": lambda g: Check("own", "code", "-", 1.0, "<=", 0.0)})
-    command.theory(tmp_path)
+    command.run(tmp_path, 0, Console())
     assert "contradicts itself in rates.own" in capsys.readouterr().out
 
 

@@ -18,19 +18,11 @@ from crate_mae.theory.checks import ALL, Check
 FINDING = "does not hold"
 
 
-def theory(out: Path, seed: int = 0) -> None:
-    """Check the paper's theory claim by claim: a table, theory.json and figures.
-
-    A claim that does not hold as the text states it is a finding and is printed as one. One to two minutes on 2 cores.
-
-    Args:
-        out: Folder for theory.json and the figures; made if it is not there.
-        seed: Seed of every check.
-    """
+def run(out: Path, seed: int, console: Console) -> None:
+    """Run every check, print the table, and write theory.json and the figures to ``out``."""
     from crate_mae.theory.figures import draw_all
 
     out.mkdir(parents=True, exist_ok=True)
-    console = Console()
     start = time.perf_counter()
     with _one_thread():
         results = dict(_run(console, seed))
