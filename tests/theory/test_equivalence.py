@@ -73,3 +73,11 @@ def test_few_tokens_reach_the_predicted_cosine():
     drawn = mx.sample(model, (24,), rng(1))
     found = eq.agreement(model, drawn, eq.compression_field(drawn.tokens, U, 0.001))
     assert found.raw == pytest.approx(math.sqrt(1 - 24 / 96), abs=0.03)
+
+
+def test_a_denoiser_that_leaves_the_signal_alone_is_infinitely_selective():
+    U = torch.eye(3, dtype=torch.float64).unflatten(1, (3, 1)).permute(1, 0, 2)[:2]
+    model = mx.codebook(U, 0.1)
+    drawn = mx.sample(model, (20,), rng())
+    field = -eq.across(drawn.noise, U, drawn.memberships)
+    assert abs(eq.agreement(model, drawn, field).selectivity) == float("inf")

@@ -26,7 +26,7 @@ class Agreement:
     selectivity: float
     """How many times faster the step shrinks the noise across the token's subspace than the signal in it.
 
-    A denoiser's is large; 1 is a uniform shrinkage of everything towards zero, which denoises nothing.
+    A denoiser's is large, infinite where it leaves the signal alone; 1 is a uniform shrinkage of everything towards zero, which denoises nothing.
     """
 
 
@@ -58,12 +58,12 @@ def agreement(mixture: Mixture, drawn: Draw, field: Float[Tensor, "d N"]) -> Agr
     U, members = mixture.subspaces, drawn.memberships
     target = score(mixture, drawn.tokens)
     noise = across(drawn.noise, U, members)
-    rate_across = float((field * noise).sum() / noise.square().sum())
-    rate_along = float((field * drawn.signal).sum() / drawn.signal.square().sum())
+    rate_across = (field * noise).sum() / noise.square().sum()
+    rate_along = (field * drawn.signal).sum() / drawn.signal.square().sum()
     return Agreement(
         float(cosine(field, target).mean()),
         float(cosine(across(field, U, members), across(target, U, members)).mean()),
-        rate_across / rate_along,
+        float(rate_across / rate_along),
     )
 
 

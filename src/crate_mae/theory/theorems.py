@@ -187,6 +187,11 @@ def optimal_epsilon(setting: Setting) -> float:
     return math.sqrt(s.sigma * s.d / (s.N * s.K * math.sqrt(s.sigma + s.root)))
 
 
+def asymptotic_bound(K: int, sigma: float) -> float:
+    """K sigma^{3/2} (1 + sqrt(K sigma)): the remark's guarantee at the optimal epsilon where sqrt(N / d) << sigma."""
+    return K * sigma**1.5 * (1 + math.sqrt(K * sigma))
+
+
 def at_optimum(setting: Setting) -> Setting:
     """The setting with the remark's epsilon, and its step eta = 1 / beta."""
     return replace(setting, epsilon=optimal_epsilon(setting), step=None)

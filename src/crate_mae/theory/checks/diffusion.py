@@ -18,6 +18,10 @@ STEPS = (32, 64, 128, 256)
 """Of the round trip."""
 LEAST_P = 0.002
 """A p-value below it is a difference: chance alone falls there once in 500 tests."""
+PRINTED = (1, 1, -1)
+"""The appendix's factors on the score: drift of the reverse SDE, forward flow, reverse flow. They should be 2, -1, 1."""
+ACCELERATION = 3.0
+"""How fast the drift -(1 + 3 t) z grows; at 0 the drift's clock does not matter."""
 
 
 def _lines() -> Tensor:
@@ -74,13 +78,15 @@ def exact_marginals(generator: torch.Generator) -> Check:
 def printed_signs(generator: torch.Generator) -> Check:
     U = _lines()
     score, root = _score(U), 2**0.5
+    drift, forwards, backwards = PRINTED
     times = df.denoising_times(T_1, KAPPA, LAYERS)
     exact = _at(U, T_1, generator)
     start = _at(U, 1.0, generator)
-    printed_sde = df.ItoProcess(lambda x, t: score(x, 1 - t), lambda x, t: root, 1.0)
+    printed_sde = df.ItoProcess(lambda x, t: drift * score(x, 1 - t), lambda x, t: root, 1.0)
     stochastic = df.integrate_sde(printed_sde, start, times, _noise(start, LAYERS - 1, generator), "heun")
-    flow = df.integrate_ode(lambda x, t: -score(x, 1 - t), start, times)
-    forward = df.integrate_ode(score, exact, df.diffusion_times(T_1, KAPPA, LAYERS))
+    flow = df.integrate_ode(lambda x, t: backwards * score(x, 1 - t), start, times)
+    out = df.diffusion_times(T_1, KAPPA, LAYERS)
+    forward = df.integrate_ode(lambda x, t: forwards * score(x, t), exact, out)
     pairs = {
         "reverse SDE with drift s, and exact": _both(stochastic, exact, generator),
         "reverse ODE with -s, and exact": _both(flow, exact, generator),
@@ -99,11 +105,11 @@ def _reversed_variance(printed: bool) -> dict[str, float]:
     """
     steps = 2000
     grid = torch.linspace(0, 1, steps + 1, dtype=torch.float64)
-    process = df.ItoProcess(lambda x, t: -(1 + 3 * t) * x, lambda x, t: 2**0.5, 1.0)
+    process = df.ItoProcess(lambda x, t: -(1 + ACCELERATION * t) * x, lambda x, t: 2**0.5, 1.0)
     variances: list[float] = []
     start = torch.tensor(4.0, dtype=torch.float64)
     df.integrate_ode(
-        lambda v, t: 2 - 2 * (1 + 3 * t) * v, start, grid, callback=lambda t, v: variances.append(float(v))
+        lambda v, t: 2 - 2 * (1 + ACCELERATION * t) * v, start, grid, callback=lambda t, v: variances.append(float(v))
     )
 
     def score(x: Tensor, t: float) -> Tensor:
