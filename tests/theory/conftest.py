@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from jaxtyping import config
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -10,3 +11,11 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def as_a_user():
+    """Without the shape annotations that the test run enforces: what a user's wrong shape meets."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)

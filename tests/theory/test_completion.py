@@ -66,3 +66,15 @@ def test_bad_input_is_told_in_a_sentence():
         cp.soft_impute(X, nothing)
     with pytest.raises(UserError, match="nothing is masked"):
         cp.masked_error(X, X, ~nothing)
+
+
+def test_bad_masks_are_told_in_a_sentence(as_a_user):
+    X = torch.ones(4, 3)
+    for draw in (cp.mask_entries, cp.mask_tokens):
+        with pytest.raises(UserError, match="between 0 and 1"):
+            draw(4, 3, 1.5, rng())
+    with pytest.raises(UserError, match="one shape"):
+        cp.soft_impute(X, torch.ones(4, 2, dtype=torch.bool))
+    with pytest.raises(UserError, match="differs from 0"):
+        cp.masked_error(0 * X, X, torch.zeros(4, 3, dtype=torch.bool))
+    assert cp.complete_on_subspaces(X[:, :0], X[:, :0] > 0, torch.ones(2, 4, 1)).shape == (4, 0)

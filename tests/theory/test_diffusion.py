@@ -183,3 +183,21 @@ def test_two_sample_tests_see_a_difference_and_only_that():
     # equal first and second moments, another shape: only the kernel sees it
     signs = torch.sign(draw(500, 3, seed=2))
     assert kernel_test(x, signs, rng()).p_value < 0.01
+
+
+def test_points_that_are_all_alike_do_not_differ(as_a_user):
+    x = torch.ones(50, 2, dtype=torch.float64)
+    for test in (moment_test, kernel_test):
+        assert test(x, x, rng()).p_value > 0.05
+        with pytest.raises(UserError, match="as many points"):
+            test(x, x[:20], rng())
+
+
+def test_times_that_are_no_grid_are_told_in_a_sentence():
+    x = torch.ones(2, dtype=torch.float64)
+    for times in (torch.tensor([0.0, math.nan, 1.0]), torch.tensor([])):
+        with pytest.raises(UserError, match="do not increase"):
+            df.integrate_ode(lambda x, t: x, x, times)
+    for schedule in ((math.inf, 0.2, 3), (0.1, 0.2, 0)):
+        with pytest.raises(UserError, match="a schedule needs"):
+            df.diffusion_times(*schedule)

@@ -144,3 +144,37 @@ def test_float32_stays_float32():
     Z = mx.sample(mixture, (2, 5), rng()).tokens
     assert Z.dtype == mx.score(mixture, Z).dtype == mx.log_density(mixture, Z).dtype == torch.float32
     assert math.isfinite(float(mx.log_density(mixture, Z).sum()))
+
+
+def test_shapes_that_do_not_fit_are_told_in_a_sentence(as_a_user):
+    U = draw(3, 4, 2)
+    for wrong in ({"weights": torch.tensor([0.5, 0.5])}, {"spread": torch.ones(3, 1)}, {"spread": torch.ones(2, 2)}):
+        with pytest.raises(UserError, match="do not fit the subspaces"):
+            mx.codebook(U, 1.0, **wrong)
+    with pytest.raises(UserError, match=r"\(K, d, p\)"):
+        mx.codebook(U[0], 1.0)
+    with pytest.raises(UserError, match="a spread is negative or no number"):
+        mx.codebook(U, 1.0, spread=torch.full((3, 2), math.nan))
+    with pytest.raises(UserError, match="finite"):
+        mx.codebook(U, math.inf)
+    for function in (mx.score, mx.log_density, mx.posterior, mx.denoise):
+        with pytest.raises(UserError, match="do not meet bases of dimension 4"):
+            function(mx.codebook(U, 1.0), draw(5, 3))
+    with pytest.raises(UserError, match=r"\(\*b, N\)"):
+        mx.sample(mx.codebook(U, 1.0), (), rng())
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 0, 3)])
+def test_no_tokens_are_a_batch_too(shape):
+    drawn = mx.sample(skewed(), shape, rng())
+    assert drawn.tokens.shape == (*shape[:-1], 5, shape[-1])
+    assert mx.score(skewed(), drawn.tokens).shape == drawn.tokens.shape
+    assert drawn.memberships.shape == shape
+
+
+def test_the_denoiser_at_zero_noise_is_its_limit_whatever_the_weights_and_spreads():
+    weights = torch.tensor([0.0, 0.5, 0.5], dtype=torch.float64)
+    spread = torch.tensor([[1.0, 1.0], [1.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    U, Z = draw(3, 5, 2), draw(5, 40, seed=1)
+    limit = mx.denoise(mx.codebook(U, 1e-6, spread, weights), Z)
+    torch.testing.assert_close(mx.denoise(mx.codebook(U, 0.0, spread, weights), Z), limit, rtol=1e-4, atol=1e-4)

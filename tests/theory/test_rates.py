@@ -148,7 +148,7 @@ def test_epsilon_squared_divides():
     close(rates.projected_compression_rate(W, 0.25), by_hand)
 
 
-def test_bad_input_is_told_in_a_sentence():
+def test_bad_input_is_told_in_a_sentence(as_a_user):
     Z = draw(4, 3)
     with pytest.raises(UserError, match="epsilon is 0"):
         rates.coding_rate(Z, 0.0)
@@ -157,3 +157,28 @@ def test_bad_input_is_told_in_a_sentence():
     Z[0, 0] = math.nan
     with pytest.raises(UserError, match="NaN"):
         rates.coding_rate(Z, 0.1)
+    with pytest.raises(UserError, match="so is its square"):
+        rates.coding_rate(draw(4, 3), 1e-200)
+    with pytest.raises(UserError, match=r"bases \(K, d, p\)"):
+        rates.compression_rate(draw(4, 3), draw(4, 2), 0.1)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 1e6])
+def test_small_and_large_epsilon_keep_their_digits_on_deficient_bases(epsilon):
+    Z, U = draw(4, 30), draw(3, 4, 3, seed=1)
+    U[0, :, 2] = U[0, :, 0]
+    beta = 3 / (30 * epsilon**2)
+    value, gradient = torch.zeros((), dtype=Z.dtype), torch.zeros_like(Z)
+    for u in U:
+        left, s, right = torch.linalg.svd(u.T @ Z, full_matrices=False)
+        value += 0.5 * torch.log1p(beta * s.square()).sum()
+        gradient += u @ (left * (beta * s / (1 + beta * s.square()))) @ right
+    assert float(rates.compression_rate(Z, U, epsilon)) == pytest.approx(float(value), rel=1e-10)
+    close(rates.compression_rate_gradient(Z, U, epsilon) * epsilon**2, gradient * epsilon**2)
+    leaf = Z.clone().requires_grad_()
+    close(torch.autograd.grad(rates.compression_rate(leaf, U, epsilon), leaf)[0], gradient, rtol=1e-9)
+
+
+def test_a_gradient_can_be_differentiated_where_qr_stands_in():
+    Z = draw(3, 6).requires_grad_()
+    assert torch.autograd.gradcheck(lambda z: rates.coding_rate_gradient(z, 1e-3), (Z,), eps=1e-7, atol=1e-4)

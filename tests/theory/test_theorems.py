@@ -222,3 +222,16 @@ def test_condensed_tokens_have_the_law_of_tokens():
     assert float(noise.mean()) == pytest.approx(4 * 0.2**2, rel=0.02)
     with pytest.raises(UserError, match="condensing needs"):
         th.observe_condensed(replace(setting, N=20), generator)
+
+
+def test_what_has_no_constant_is_told_in_a_sentence():
+    still = replace(th.BASE, sigma=0.0)
+    seen = th.observe(still, torch.Generator().manual_seed(0))
+    for constant in (cn.noise_constant, cn.neumann_constant):
+        with pytest.raises(UserError, match="sigma is 0"):
+            constant(still, seen)
+    for n, k in ((1, 2), (10, 1)):
+        with pytest.raises(UserError, match="two or more"):
+            cn.binomial_constant(n, k)
+    with pytest.raises(UserError, match="N = 0 tokens"):
+        replace(th.BASE, N=0)

@@ -25,6 +25,7 @@ def soft_impute(
     lambda falls geometrically from the largest singular value of what is seen, s_1, to ``shrink`` s_1, each stage
     starting where the last one ended. What is masked in X is never read.
     """
+    _same_shape(X, visible)
     if not visible.any():
         raise UserError("every entry is masked; leave some visible.")
     seen = torch.where(visible, X, 0.0)
@@ -44,6 +45,7 @@ def complete_on_subspaces(
 
     A token with nothing visible becomes zero, the mean of the model.
     """
+    _same_shape(X, visible)
     columns = []
     for token, shown in zip(X.T, visible.T, strict=True):
         if not shown.any():
@@ -55,7 +57,7 @@ def complete_on_subspaces(
         misfit = ((basis @ alpha[..., None])[..., 0] - target).square().sum(-1)
         best = int(misfit.argmin())
         columns.append(U[best] @ alpha[best])
-    return torch.stack(columns, 1)
+    return torch.stack(columns, 1) if columns else X.clone()
 
 
 def masked_error(X: Float[Tensor, "d N"], completed: Float[Tensor, "d N"], visible: Bool[Tensor, "d N"]) -> float:
@@ -63,15 +65,29 @@ def masked_error(X: Float[Tensor, "d N"], completed: Float[Tensor, "d N"], visib
     hidden = ~visible
     if not hidden.any():
         raise UserError("nothing is masked, so nothing was completed; mask some entries.")
+    if not X[hidden].any():
+        raise UserError("no masked entry differs from 0, so there is nothing to complete; mask other entries.")
     return float((completed - X)[hidden].norm() / X[hidden].norm())
+
+
+def _same_shape(X: Tensor, visible: Tensor) -> None:
+    if X.shape != visible.shape:
+        raise UserError(f"tokens {tuple(X.shape)} and a mask {tuple(visible.shape)}; give one shape, d x N.")
+
+
+def _is_ratio(ratio: float) -> None:
+    if not 0 <= ratio <= 1:
+        raise UserError(f"the masked ratio is {ratio}; give a number between 0 and 1.")
 
 
 def mask_entries(d: int, N: int, ratio: float, generator: torch.Generator) -> Bool[Tensor, "d N"]:
     """Visible entries, each masked by itself with probability ``ratio``: the mask of matrix completion."""
+    _is_ratio(ratio)
     return torch.rand(d, N, generator=generator, device=generator.device) >= ratio
 
 
 def mask_tokens(d: int, N: int, ratio: float, generator: torch.Generator) -> Bool[Tensor, "d N"]:
     """Visible entries with round(ratio N) whole tokens masked: the mask of masked autoencoding."""
+    _is_ratio(ratio)
     order = torch.rand(N, generator=generator, device=generator.device).argsort()
     return (order >= round(ratio * N)).expand(d, N).clone()

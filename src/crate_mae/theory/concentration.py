@@ -10,11 +10,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from crate_mae.errors import UserError
 from crate_mae.theory.theorems import Observation, Setting, observe, operator_norm
 
 
 def noise_constant(setting: Setting, seen: Observation) -> float:
     """C with ||Delta|| = sigma (C + sqrt(N / d))   (prop:delta_concentration_opnorm)."""
+    _needs_noise(setting)
     return operator_norm(seen.noise) / setting.sigma - setting.root
 
 
@@ -57,8 +59,14 @@ def neumann_norms(setting: Setting, seen: Observation) -> list[float]:
 
 def neumann_constant(setting: Setting, seen: Observation) -> float:
     """C with max_k ||Xi_k D_k^-1|| = C beta [sigma^2 + sigma (1 + sqrt(N / d))]   (lem:neumann-op-norm)."""
+    _needs_noise(setting)
     s = setting
     return max(neumann_norms(s, seen)) / (s.beta * (s.sigma**2 + s.sigma * (1 + s.root)))
+
+
+def _needs_noise(setting: Setting) -> None:
+    if setting.sigma == 0:
+        raise UserError("sigma is 0, and both sides of the inequality with it; give a noise level above 0.")
 
 
 def gaussian_constants(q: int, n: int, generator: torch.Generator) -> tuple[float, float]:
@@ -77,6 +85,8 @@ def binomial_constant(n: int, k: int) -> float:
 
     What prop:binom_concentration needs. Hoeffding's inequality gives it with C = sqrt(3/2) for all n and k.
     """
+    if n < 2 or k < 2:
+        raise UserError(f"n = {n} and k = {k}; the proposition speaks of two or more of each.")
     b = torch.arange(n + 1, dtype=torch.float64)
     total = torch.tensor(float(n), dtype=torch.float64)
     log_choose = torch.lgamma(total + 1) - torch.lgamma(b + 1) - torch.lgamma(total - b + 1)

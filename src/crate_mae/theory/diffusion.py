@@ -12,6 +12,7 @@ The appendix prints -b(x, t) in the last one, and for the variance-exploding cas
 and flows +s and -s; its general formulas, which are what stands here, give 2 s, -s and +s.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -144,8 +145,10 @@ def diffusion_times(t_1: float, kappa: float, layers: int) -> Float[Tensor, " la
     The last is T = (1 + 2 kappa)^{L-1} t_1; the paper prints the exponent L. Differs also in the way back: Euler on
     T - t, the encoder's flow, makes steps of kappa / (1 + 2 kappa) on these times (see ``denoising_times``).
     """
-    if not (t_1 > 0 and kappa > 0 and layers >= 1):
-        raise UserError(f"t_1 = {t_1}, kappa = {kappa}, layers = {layers}; a schedule needs all of them above 0.")
+    if not (0 < t_1 < math.inf and 0 < kappa < math.inf and layers >= 1 and layers == int(layers)):
+        raise UserError(
+            f"t_1 = {t_1}, kappa = {kappa}, layers = {layers}; a schedule needs all of them above 0, and whole layers."
+        )
     return t_1 * (1 + 2 * kappa) ** torch.arange(layers, dtype=torch.float64)
 
 
@@ -208,7 +211,7 @@ def _march(
     if method not in ("euler", "heun"):
         raise UserError(f"the method is {method!r}; choose 'euler' or 'heun'.")
     grid = times.tolist()
-    if any(later <= earlier for earlier, later in pairwise(grid)):
+    if not grid or not all(later > earlier for earlier, later in pairwise(grid)):
         raise UserError("the times do not increase; integrate a reversed process on its own clock, from 0 to T.")
     if callback:
         callback(grid[0], x)

@@ -26,7 +26,8 @@ class Agreement:
     selectivity: float
     """How many times faster the step shrinks the noise across the token's subspace than the signal in it.
 
-    A denoiser's is large, infinite where it leaves the signal alone; 1 is a uniform shrinkage of everything towards zero, which denoises nothing.
+    A denoiser's is large, infinite where it leaves the signal alone; 1 is a uniform shrinkage of everything towards
+    zero, which denoises nothing.
     """
 
 
@@ -76,7 +77,9 @@ def mssa_cosines(Z: Float[Tensor, "d N"], U: Float[Tensor, "K d p"], epsilon: fl
     attention = mssa_tied(Z.mT, U.mT.flatten(0, 1), len(U), epsilon).mT
     compression = compression_field(Z, U, epsilon)
     shadows = (U @ project(Z, U)).flatten(1)
-    basis = torch.linalg.qr(shadows.T).Q
+    left, singular, _ = torch.linalg.svd(shadows.T, full_matrices=False)
+    # a subspace that no token touches, or two that coincide, add nothing to the span
+    basis = left[:, singular > singular.max() * len(left) * torch.finfo(Z.dtype).eps]
     cosines = []
     for a, b in [
         (attention.flatten(), compression.flatten()),

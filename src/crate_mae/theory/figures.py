@@ -104,7 +104,7 @@ def fields(
     union = "two lines in the plane" if dimension == 2 else "a plane and a line in space"
     _caption(
         figure,
-        f"Tokens near {union}. The equivalence holds for a token coded alone (fewer tokens per subspace than p).\n"
+        f"Tokens near {union}. The equivalence holds for a token coded alone, which leaves the other subspace empty.\n"
         "It fails for many tokens coded together: $-\\nabla R^c$ then shrinks all of them towards zero, and the cosine "
         "goes to 0 as $\\sigma$ falls. (Arrows are scaled in each panel.)",
     )
@@ -145,7 +145,7 @@ def high_dimension(sigma: Sequence[float], few: dict[str, Any], many: dict[str, 
         axes.invert_xaxis()
         axes.set_title(f"{rows['tokens per subspace']:.0f} tokens per subspace, p = {rows['p']}: {title}", fontsize=10)
         if index == 2:
-            axes.legend(fontsize=8, loc="center left")
+            axes.legend(fontsize=8, loc="center right")
         else:
             axes.axhline(rows["limit"], color=GREY, lw=0.8)
             axes.annotate("$\\sqrt{1 - N/d}$", (sigma[3], rows["limit"] - 0.08), fontsize=9, color=GREY)

@@ -32,12 +32,20 @@ class Mixture:
     """Standard deviation of the noise in each of the d coordinates; 0 for tokens on the subspaces."""
 
     def __post_init__(self) -> None:
-        if not self.noise >= 0:
-            raise UserError(f"the noise level is {self.noise}; a standard deviation is 0 or more.")
+        if self.subspaces.ndim != 3:
+            raise UserError(f"subspaces of shape {tuple(self.subspaces.shape)}; give K bases as (K, d, p).")
+        count, _, p = self.subspaces.shape
+        if self.spread.shape != (count, p) or self.weights.shape != (count,):
+            raise UserError(
+                f"spread {tuple(self.spread.shape)} and weights {tuple(self.weights.shape)} do not fit the subspaces; "
+                f"give ({count}, {p}) and ({count},)."
+            )
+        if not 0 <= self.noise < math.inf:
+            raise UserError(f"the noise level is {self.noise}; a standard deviation is 0 or more, and finite.")
         if (self.weights < 0).any() or not math.isclose(float(self.weights.sum()), 1.0, rel_tol=1e-5):
             raise UserError("the weights are no probabilities; give K numbers of 0 or more that sum to 1.")
-        if (self.spread < 0).any():
-            raise UserError("a spread is negative; a standard deviation is 0 or more.")
+        if not (self.spread >= 0).all():
+            raise UserError("a spread is negative or no number; a standard deviation is 0 or more.")
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,7 @@ def codebook(
     The paper leaves the law of s_i and the covariance of the zero-mean alpha_i open; without ``weights`` and
     ``spread`` they are uniform and I.
     """
-    count, _, p = U.shape
+    count, p = U.shape[0], U.shape[-1]
     spread = U.new_ones(count, p) if spread is None else spread
     weights = U.new_full((count,), 1 / count) if weights is None else weights
     return Mixture(U, spread, weights, sigma)
@@ -73,7 +81,7 @@ def formal_model(U: Float[Tensor, "K d p"], sigma: float) -> Mixture:
 
     The paper asks for orthonormal bases with pairwise orthogonal ranges; ``orthogonal_bases`` draws such.
     """
-    count, d, p = U.shape
+    count, d, p = U.shape[0], U.shape[-2], U.shape[-1]
     return codebook(U, sigma / math.sqrt(d), U.new_full((count, p), p**-0.5))
 
 
@@ -81,7 +89,7 @@ def orthogonal_bases(
     d: int, count: int, p: int, generator: torch.Generator, dtype: torch.dtype = torch.float64
 ) -> Float[Tensor, "K d p"]:
     """K uniformly random bases with U_k^T U_k' = 1{k = k'} I (ass:parameter_config); K p <= d."""
-    if count * p > d:
+    if min(count, p) < 1 or count * p > d:
         raise UserError(f"{count} orthogonal subspaces of dimension {p} need {count * p} dimensions, not {d}.")
     gaussian = torch.randn(d, count * p, generator=generator, dtype=dtype, device=generator.device)
     q, r = torch.linalg.qr(gaussian)
@@ -93,8 +101,11 @@ def sample(mixture: Mixture, shape: tuple[int, ...], generator: torch.Generator)
     """N tokens for each batch entry, shape = (*b, N), with their memberships and their signal (X_natural) and noise."""
     U = mixture.subspaces
     count, d, p = U.shape
+    if not shape:
+        raise UserError("no number of tokens; give the shape (*b, N), as in (N,).")
     flat = math.prod(shape)
-    members = torch.multinomial(mixture.weights, flat, replacement=True, generator=generator)
+    # multinomial refuses to draw nothing
+    members = torch.multinomial(mixture.weights, max(flat, 1), replacement=True, generator=generator)[:flat]
     alpha = torch.randn(flat, p, generator=generator, dtype=U.dtype, device=U.device) * mixture.spread[members]
     coordinates = U.new_zeros(flat, count, p)
     coordinates[torch.arange(flat, device=U.device), members] = alpha
@@ -119,6 +130,7 @@ def posterior(mixture: Mixture, Z: Float[Tensor, "*b d N"]) -> Float[Tensor, "*b
 
 def score(mixture: Mixture, Z: Float[Tensor, "*b d N"]) -> Float[Tensor, "*b d N"]:
     """grad log p_sigma(z_i) = - sum_k P(s_i = k | z_i) Sigma_k^-1 z_i, the score of section 2.3, in closed form."""
+    _same_dimension(mixture.subspaces, Z)
     axes, variances = _axes(mixture)
     inside = axes.mT @ Z.unsqueeze(-3)
     outside = Z.unsqueeze(-3) - axes @ inside
@@ -132,16 +144,25 @@ def denoise(mixture: Mixture, Z: Float[Tensor, "*b d N"]) -> Float[Tensor, "*b d
     As sigma -> 0 it goes to ``project_to_nearest``, and at sigma = 0 it is that.
     """
     if mixture.noise == 0:
-        return project_to_nearest(mixture.subspaces, Z)
+        reached = mixture.subspaces * mixture.spread[:, None, :]
+        return project_to_nearest(reached[mixture.weights > 0], Z)
     return Z + mixture.noise**2 * score(mixture, Z)
 
 
 def project_to_nearest(U: Float[Tensor, "K d p"], Z: Float[Tensor, "*b d N"]) -> Float[Tensor, "*b d N"]:
     """argmin over the union of the subspaces' ranges of |z_i - x|: the denoiser's limit as sigma goes to 0."""
+    _same_dimension(U, Z)
     shadows = _orthogonal_projections(U) @ Z.unsqueeze(-3)
     nearest = (Z.unsqueeze(-3) - shadows).square().sum(-2).argmin(-2)
     index = nearest[..., None, None, :].expand(*shadows.shape[:-3], 1, *shadows.shape[-2:])
     return shadows.gather(-3, index).squeeze(-3)
+
+
+def _same_dimension(U: Tensor, Z: Tensor) -> None:
+    if Z.ndim < 2 or Z.shape[-2] != U.shape[-2]:
+        raise UserError(
+            f"tokens {tuple(Z.shape)} do not meet bases of dimension {U.shape[-2]}; give tokens (*b, d, N)."
+        )
 
 
 def _orthogonal_projections(U: Float[Tensor, "K d p"]) -> Float[Tensor, "K d d"]:
@@ -162,6 +183,7 @@ def _axes(mixture: Mixture) -> tuple[Float[Tensor, "K d r"], Float[Tensor, "K r"
 
 def _joint(mixture: Mixture, Z: Float[Tensor, "*b d N"]) -> Float[Tensor, "*b K N"]:
     # log weights_k + log N(z_i; 0, Sigma_k)
+    _same_dimension(mixture.subspaces, Z)
     axes, variances = _axes(mixture)
     d, rank = axes.shape[-2:]
     inside = axes.mT @ Z.unsqueeze(-3)

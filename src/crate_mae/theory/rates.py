@@ -4,9 +4,11 @@ Tokens are columns, as in the paper. Every rate is 1/2 logdet(I + c M^T M) of so
 
     logdet(I + c M^T M) = logdet(I + c M M^T),   M (c^-1 I + M^T M)^-1 = (c^-1 I + M M^T)^-1 M,
 
-so one Cholesky factor of the smaller side gives both the value and the gradient.
+so one Cholesky factor of the smaller side gives both the value and the gradient. Where c M^T M is so large that
+rounding would touch the I, a QR factorisation of M beside I takes its place: slower, but it never squares M.
 """
 
+import math
 from typing import Literal
 
 import torch
@@ -119,6 +121,8 @@ def rate_reduction_gradient(
 
 def project(Z: Float[Tensor, "*b d N"], U: Float[Tensor, "K d p"]) -> Float[Tensor, "*b K p N"]:
     """W_k = U_k^T Z for every k."""
+    if U.ndim != 3 or Z.ndim < 2:
+        raise UserError(f"tokens {tuple(Z.shape)} and bases {tuple(U.shape)}; give tokens (*b, d, N), bases (K, d, p).")
     if Z.shape[-2] != U.shape[-2]:
         raise UserError(f"tokens of dimension {Z.shape[-2]} do not meet bases of dimension {U.shape[-2]}; both are d.")
     return (U.transpose(1, 2).flatten(0, 1) @ Z).unflatten(-2, (U.shape[0], U.shape[2]))
@@ -134,10 +138,10 @@ def lift(W: Float[Tensor, "*b K p N"], U: Float[Tensor, "K d p"]) -> Float[Tenso
 
 def _precision(M: Tensor, epsilon: float) -> float:
     # rows / (columns eps^2): alpha for Z, beta for W.
-    if not epsilon > 0:
-        raise UserError(f"epsilon is {epsilon}; the precision of a code is a number above 0.")
-    if 0 in M.shape[-2:]:
+    if M.ndim < 2 or 0 in M.shape[-2:]:
         raise UserError(f"tokens of shape {tuple(M.shape[-2:])} have nothing to encode; give at least one token.")
+    if not (epsilon > 0 and epsilon**2 > 0 and math.isfinite(M.shape[-2] / epsilon**2)):
+        raise UserError(f"epsilon is {epsilon}; the precision of a code is a number above 0, and so is its square.")
     return M.shape[-2] / (M.shape[-1] * epsilon**2)
 
 
@@ -159,24 +163,52 @@ def _through_scaling(gradient: Float[Tensor, "*b r c"], M: Float[Tensor, "*b r c
 
 
 def _half_logdet(M: Float[Tensor, "*b r c"], scale: float) -> Float[Tensor, "*b"]:
-    factor = _factor(M, scale)
-    if factor is None:
-        return 0.5 * torch.log1p(scale * torch.linalg.svdvals(M).square()).sum(-1)
-    return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    value, factor = _value_and_factor(M, scale)
+    return _by_qr(M, scale)[0] if factor is None else value
 
 
 def _value_and_gradient(
     M: Float[Tensor, "*b r c"], scale: float
 ) -> tuple[Float[Tensor, "*b"], Float[Tensor, "*b r c"]]:
-    factor = _factor(M, scale)
+    value, factor = _value_and_factor(M, scale)
     if factor is None:
-        left, singular, right = torch.linalg.svd(M, full_matrices=False)
-        shrunk = scale * singular / (1 + scale * singular.square())
-        return 0.5 * torch.log1p(scale * singular.square()).sum(-1), (left * shrunk[..., None, :]) @ right
-    value = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return _by_qr(M, scale)
     root = _inverse_of_triangle(factor)
     inverse = scale * (root.mT @ root)
     return value, inverse @ M if M.shape[-2] <= M.shape[-1] else M @ inverse
+
+
+def _value_and_factor(
+    M: Float[Tensor, "*b r c"], scale: float
+) -> tuple[Float[Tensor, "*b"], Float[Tensor, "*b s s"] | None]:
+    # L L^T = I + scale * Gram on the smaller side; no L where rounding of the Gram matrix would touch the I.
+    gram = scale * (M @ M.mT if M.shape[-2] <= M.shape[-1] else M.mT @ M)
+    factor, failed = torch.linalg.cholesky_ex(gram + torch.eye(gram.shape[-1], dtype=M.dtype, device=M.device))
+    # L_ii^2 - 1, without the 1 that would swallow it where epsilon is large
+    below = factor.tril(-1)
+    excess = gram.diagonal(dim1=-2, dim2=-1) - torch.linalg.vecdot(below, below)
+    value = 0.5 * torch.log1p(excess).sum(-1)
+    with torch.no_grad():
+        condition = (1 + gram.diagonal(dim1=-2, dim2=-1).amax(-1)) / (1 + excess.amin(-1))
+        lost = torch.finfo(factor.dtype).eps * condition
+        allowed = 1e-11 if factor.dtype == torch.float64 else 1e-2
+        if not failed.any() and (lost <= allowed).all():
+            return value, factor
+    if not M.isfinite().all():
+        raise UserError("the tokens hold NaN or infinity; look for what made them.")
+    return value, None
+
+
+def _by_qr(M: Float[Tensor, "*b r c"], scale: float) -> tuple[Float[Tensor, "*b"], Float[Tensor, "*b r c"]]:
+    # With M wide and [sqrt(c) M^T; I] = [Q_1; Q_2] R:  R^T R = I + c M M^T,  (c^-1 I + M M^T)^-1 M = sqrt(c) Q_2 Q_1^T.
+    wide = M.shape[-2] <= M.shape[-1]
+    tall = M.mT if wide else M
+    size = tall.shape[-1]
+    identity = torch.eye(size, dtype=M.dtype, device=M.device).expand(*M.shape[:-2], size, size)
+    Q, R = torch.linalg.qr(torch.cat([math.sqrt(scale) * tall, identity], -2))
+    upper, lower = Q[..., :-size, :], Q[..., -size:, :]
+    gradient = math.sqrt(scale) * (upper @ lower.mT)
+    return R.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1), gradient.mT if wide else gradient
 
 
 def _inverse_of_triangle(L: Float[Tensor, "*b s s"]) -> Float[Tensor, "*b s s"]:
@@ -192,14 +224,3 @@ def _inverse_of_triangle(L: Float[Tensor, "*b s s"]) -> Float[Tensor, "*b s s"]:
     corner = -(below @ (L[..., half:, :half] @ above))
     zero = torch.zeros_like(corner.mT)
     return torch.cat([torch.cat([above, zero], -1), torch.cat([corner, below], -1)], -2)
-
-
-def _factor(M: Float[Tensor, "*b r c"], scale: float) -> Float[Tensor, "*b s s"] | None:
-    # The Cholesky factor of I + scale * Gram on the smaller side; None where rounding has swallowed the I.
-    gram = M @ M.mT if M.shape[-2] <= M.shape[-1] else M.mT @ M
-    factor, failed = torch.linalg.cholesky_ex(scale * gram + torch.eye(gram.shape[-1], dtype=M.dtype, device=M.device))
-    if not failed.any():
-        return factor
-    if not M.isfinite().all():
-        raise UserError("the tokens hold NaN or infinity; look for what made them.")
-    return None

@@ -33,7 +33,9 @@ class Setting:
     """Step size eta; 1 / beta, the choice of the remark, where left out."""
 
     def __post_init__(self) -> None:
-        if min(self.d, self.N, self.K, self.p) < 1 or self.K * self.p > self.d:
+        if self.N < 1:
+            raise UserError(f"N = {self.N} tokens; give at least one.")
+        if min(self.K, self.p) < 1 or self.K * self.p > self.d:
             raise UserError(
                 f"K = {self.K} orthogonal subspaces of dimension p = {self.p} do not fit into d = {self.d}."
             )

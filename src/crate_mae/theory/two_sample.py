@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from crate_mae.errors import UserError
+
 
 @dataclass(frozen=True)
 class TwoSample:
@@ -27,8 +29,9 @@ def moment_test(
     rows, columns = torch.triu_indices(x.shape[1], x.shape[1])
     pooled = torch.cat([x, y])
     features = torch.cat([pooled, pooled[:, rows] * pooled[:, columns]], 1)
-    features = (features - features.mean(0)) / features.std(0)
-    signs = _signs(len(x), permutations, generator, x)
+    deviations = features.std(0)
+    features = (features - features.mean(0)) / torch.where(deviations > 0, deviations, 1.0)
+    signs = _signs(x, y, permutations, generator)
     statistics = (signs.T @ features).abs().amax(1) * (len(x) / 2) ** 0.5
     return _verdict(statistics)
 
@@ -39,16 +42,22 @@ def kernel_test(
     """Maximum mean discrepancy with a Gaussian kernel as wide as the median distance; the squared, biased form."""
     pooled = torch.cat([x, y])
     squares = torch.cdist(pooled, pooled).square()
-    kernel = torch.exp(-squares / squares[squares > 0].median())
-    signs = _signs(len(x), permutations, generator, x)
+    apart = squares[squares > 0]
+    kernel = torch.exp(-squares / apart.median()) if len(apart) else torch.ones_like(squares)
+    signs = _signs(x, y, permutations, generator)
     return _verdict((signs * (kernel @ signs)).sum(0))
 
 
-def _signs(n: int, permutations: int, generator: torch.Generator, like: Tensor) -> Float[Tensor, "both cases"]:
+def _signs(x: Tensor, y: Tensor, permutations: int, generator: torch.Generator) -> Float[Tensor, "both cases"]:
     # Column 0 is the true labels: +1/n for x, -1/n for y. The others shuffle them.
-    truth = torch.cat([like.new_ones(n), -like.new_ones(n)]) / n
+    if x.shape != y.shape or len(x) < 2:
+        raise UserError(
+            f"samples of shape {tuple(x.shape)} and {tuple(y.shape)}; give as many points of both, 2 or more."
+        )
+    n = len(x)
+    truth = torch.cat([x.new_ones(n), -x.new_ones(n)]) / n
     orders = (torch.randperm(2 * n, generator=generator, device=generator.device) for _ in range(permutations))
-    shuffled = [truth[order.to(like.device)] for order in orders]
+    shuffled = [truth[order.to(x.device)] for order in orders]
     return torch.stack([truth, *shuffled], 1)
 
 

@@ -19,7 +19,7 @@ STEPS = (32, 64, 128, 256)
 LEAST_P = 0.002
 """A p-value below it is a difference: chance alone falls there once in 500 tests."""
 PRINTED = (1, 1, -1)
-"""The appendix's factors on the score: drift of the reverse SDE, forward flow, reverse flow. They should be 2, -1, 1."""
+"""The appendix's factors on the score: reverse SDE's drift, forward flow, reverse flow. They should be 2, -1, 1."""
 ACCELERATION = 3.0
 """How fast the drift -(1 + 3 t) z grows; at 0 the drift's clock does not matter."""
 
