@@ -156,11 +156,15 @@ FINDINGS = {
 def quick(monkeypatch):
     monkeypatch.setattr(concentration_checks, "TRIALS", 6)
     monkeypatch.setattr(concentration_checks, "TRIALS_LARGER", 1)
+    monkeypatch.setattr(concentration_checks, "LARGE", FEW_TOKENS)
     monkeypatch.setattr(theorem_checks, "DRAWS", 1)
+    monkeypatch.setattr(theorem_checks, "EXPONENTS", (10, 50))
+    monkeypatch.setattr(theorem_checks, "SLOPE_DRAWS", 4)
     monkeypatch.setattr(equivalence_checks, "MSSA_DRAWS", 1)
     monkeypatch.setattr(completion_checks, "RANKS", (2, 5))
     monkeypatch.setattr(diffusion_checks, "PERMUTATIONS", 600)
-    monkeypatch.setattr(diffusion_checks, "STEPS", (16, 32, 64, 128))
+    monkeypatch.setattr(diffusion_checks, "STEPS", (16, 32, 64))
+    monkeypatch.setattr(diffusion_checks, "SAMPLES", 500)
 
 
 def test_every_check_is_perturbed():
