@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from jaxtyping import install_import_hook
 
+from tests import shape_checks
+
 CHECKED = ["analysis", "demo", "figures", "images", "operators", "theory", "tokens", "training"]
 CHECKED += [f"models.{name}" for name in ("autoencoder", "crate", "embedding", "image_model", "stack", "vit")]
-install_import_hook([f"crate_mae.{name}" for name in CHECKED], "shape_checks.checked")
+install_import_hook([f"crate_mae.{name}" for name in CHECKED], f"{shape_checks.__name__}.checked")
 
 import torch  # noqa: E402
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import small_model
 from PIL import Image
 
 import crate_mae
 from crate_mae.cli import main
+from tests.conftest import small_model
 
 OWN = Path(__file__).parent / "data" / "official_tiny.safetensors"
 

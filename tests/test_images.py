@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import small_model
 from PIL import Image, ImageCms
 
 import crate_mae
 from crate_mae import UserError, images
+from tests.conftest import small_model
 
 
 def gradient(mode: str) -> Image.Image:

@@ -55,8 +55,11 @@ def test_on_a_terminal_there_is_a_bar() -> None:
 def test_figures_draw_what_they_are_given(tmp_path: Path) -> None:
     image = np.zeros((4, 4, 3))
     figure = figures.completions([image], [image], [image], [0.5], "title")
-    assert [ax.get_ylabel() for ax in figure.axes] == ["masked", "completed", "original"]
-    assert figure.axes[2].get_xlabel() == "error 0.500"
+    assert [ax.get_title() for ax in figure.axes] == ["masked", "completed", "original"]
+    assert figure.axes[1].get_xlabel() == "error 0.500"
+    several = figures.completions([image] * 2, [image] * 2, [image] * 2, [0.5, 0.25])
+    assert [ax.get_ylabel() for ax in several.axes] == ["masked", "", "completed", "", "original", ""]
+    assert [ax.get_xlabel() for ax in several.axes][4:] == ["error 0.500", "error 0.250"]
     curve = figures.training_curve(np.arange(3.0), np.ones(3), {1: 1.0, 3: 0.5}, ("mean patch", 0.7))
     assert "mean patch (0.700)" in [text.get_text() for text in curve.axes[0].get_legend().get_texts()]
     layers = figures.layer_curves({"a": (np.ones(3), np.zeros(3)), "b": (np.ones(3), np.zeros(3))})

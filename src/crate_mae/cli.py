@@ -99,7 +99,7 @@ def complete(
     seed: int = 0,
     device: Device = "auto",
 ) -> None:
-    """Mask a picture, complete it, and draw masked, completed and original one below the other.
+    """Mask a picture, complete it, and draw masked, completed and original side by side.
 
     Args:
         image: The picture; it is resized to the model's size.

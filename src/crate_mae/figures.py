@@ -27,27 +27,30 @@ def completions(
     errors: Sequence[float],
     title: str = "",
 ) -> Figure:
-    """Masked, completed and original images in three rows, the error under each column.
+    """Masked, completed and original images in three rows, each column's error below; a single image in one row.
 
     Images are (H, W, C) in [0, 1]; an error is the mean squared one over the masked patches.
     """
-    rows = {"masked": masked, "completed": completed, "original": original}
+    kinds = {"masked": masked, "completed": completed, "original": original}
     columns = len(original)
-    cell = 1.5 if columns > 2 else 2.6
-    figure = Figure(figsize=(cell * columns + 1.1, cell * 3 + 0.9), layout="constrained")
-    axes = figure.subplots(3, columns, squeeze=False)
-    for row, (name, images) in enumerate(rows.items()):
+    single = columns == 1
+    cell = 3.2 if single else 1.5
+    shape = (1, 3) if single else (3, columns)
+    figure = Figure(figsize=(cell * shape[1] + 0.4, cell * shape[0] + 0.9), layout="constrained")
+    axes = figure.subplots(*shape, squeeze=False).reshape(3, columns)
+    for row, (name, images) in enumerate(kinds.items()):
         for column, image in enumerate(images):
             ax = axes[row, column]
-            ax.imshow(
-                image[..., 0] if image.shape[2] == 1 else image, cmap="gray", vmin=0, vmax=1, interpolation="nearest"
-            )
+            gray = image.shape[2] == 1
+            ax.imshow(image[..., 0] if gray else image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
             ax.set(xticks=[], yticks=[])
-            if column == 0:
+            if single:
+                ax.set_title(name, fontsize=11)
+            elif column == 0:
                 ax.set_ylabel(name, fontsize=11)
-            if row == 2:
+            if name == ("completed" if single else "original"):
                 ax.set_xlabel(f"error {errors[column]:.3f}", fontsize=9)
-    figure.suptitle(title, fontsize=11)
+    figure.suptitle(title, fontsize=10)
     return figure
 
 

@@ -1,8 +1,8 @@
 import numpy as np
 import torch
-from conftest import small_model
 
 from crate_mae.analysis.completion import MASKED_COLOUR, completion_panels
+from tests.conftest import small_model
 
 
 def test_panels_show_what_they_say() -> None:

@@ -1,9 +1,9 @@
 import pytest
 import torch
-from conftest import small_model
 
 from crate_mae import UserError
 from crate_mae.analysis.layerwise import layer_curves, sparsity
+from tests.conftest import small_model
 
 
 def test_both_curves_against_the_definition_image_by_image() -> None:

@@ -1,17 +1,15 @@
 """Make ``official_tiny.safetensors``: random weights in the authors' layout and what the reference makes of them.
 
-python tests/data/make_official.py
+python -m tests.data.make_official
 """
 
 import json
-import sys
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
-import official_reference
+from tests.models import official_reference
 
 CONFIG = {"image_size": 12, "patch_size": 4, "dim": 16, "depth": 2, "heads": 4, "lambda_": 0.3, "eta": 0.2}
 CONFIG |= {"norm_pix_loss": False}

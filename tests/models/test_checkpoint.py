@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import small_model
 from safetensors.torch import load_file, save_file
 
 import crate_mae
 from crate_mae import ImageEncoder, UserError
 from crate_mae.models.zoo import load_autoencoder
+from tests.conftest import small_model
 
 
 @pytest.fixture

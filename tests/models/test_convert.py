@@ -4,10 +4,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import official_reference
 import pytest
 import torch
-from conftest import SHARED, small_model
 from safetensors import safe_open
 from torch import Tensor, nn
 
@@ -15,6 +13,8 @@ import crate_mae
 from crate_mae import ImageEncoder, MaskedAutoencoder, UserError
 from crate_mae.models.layouts import official_pairs
 from crate_mae.tokens import sine_cosine_table
+from tests.conftest import SHARED, small_model
+from tests.models import official_reference
 
 OWN = Path(__file__).parents[1] / "data" / "official_tiny.safetensors"
 GOLDEN = SHARED / "golden" / "official_crate_mae_tiny.safetensors"

@@ -2,9 +2,9 @@ from itertools import pairwise
 
 import pytest
 import torch
-from conftest import small_model
 
 from crate_mae.training.optim import adamw, cosine_schedule, parameter_groups
+from tests.conftest import small_model
 
 
 def test_decay_falls_on_matrices_alone() -> None:

@@ -35,19 +35,19 @@ class MaskedAutoencoder(ImageModel):
         """Complete normalised images whose patches are masked where ``mask``, (N,) or (B, N), is True."""
         patches = self.patches(images)
         checked = self._check(mask, images)
-        prediction = self.decode(self._encode(patches, checked), checked)
+        latent = self.encoder(self.embedding(patches, checked), self._present(checked))
+        prediction = self.decode(latent, checked)
         target = normalise_patches(patches) if self.config.norm_pix_loss else patches
         errors = (prediction - target).square().mean(-1)
         return Completion(checked.mean_over_masked(errors), errors, prediction, patches, checked, self.config)
 
     def embed(self, images: Tensor, mask: Tensor | None = None) -> Tokens:
         """Z^1, what enters the first layer: the class token, then all patches or the visible ones."""
-        return self.embedding(self.patches(images), None if mask is None else self._check(mask, images))
+        return self._enter(images, mask)[0]
 
     def encoder_steps(self, images: Tensor, mask: Tensor | None = None) -> Iterator[Step]:
         """``encoder.steps`` on images, masked or not."""
-        checked = None if mask is None else self._check(mask, images)
-        return self.encoder.steps(self.embedding(self.patches(images), checked), self._present(checked))
+        return self.encoder.steps(*self._enter(images, mask))
 
     def decoder_steps(self, images: Tensor, mask: Tensor) -> Iterator[Step]:
         """``decoder.steps`` on what the encoder makes of masked images."""
@@ -55,8 +55,8 @@ class MaskedAutoencoder(ImageModel):
 
     def attention(self, images: Tensor, layer: int = -1, mask: Tensor | None = None) -> Float[Tensor, "b heads n n"]:
         """The attention maps of an encoder layer (0 is the first), the class token in row and column 0."""
-        checked = None if mask is None else self._check(mask, images)
-        return self.encoder.attention(self.embedding(self.patches(images), checked), layer, self._present(checked))
+        tokens, present = self._enter(images, mask)
+        return self.encoder.attention(tokens, layer, present)
 
     def encode(self, images: Tensor, mask: Tensor | None = None) -> Tokens:
         """Z, (B, 1 + N, d) with the class token first, after the final norm if there is one.
@@ -64,7 +64,7 @@ class MaskedAutoencoder(ImageModel):
         With a mask, what the decoder is handed: all tokens, or the class token and the visible ones in patch order
         (images with fewer visible patches than others end in padding that says nothing).
         """
-        return self._encode(self.patches(images), None if mask is None else self._check(mask, images))
+        return self.encoder(*self._enter(images, mask))
 
     def decode(self, latent: Tokens, mask: Tensor | Mask) -> Float[Tensor, "b N pixels"]:
         """g: the encoder's tokens back to the pixels of all patches; the class token is dropped at the end."""
@@ -92,8 +92,9 @@ class MaskedAutoencoder(ImageModel):
         """A state dict that the authors' strict load takes; a model that their layout can't hold is an error."""
         return official_weights(self.config, self.state_dict())
 
-    def _encode(self, patches: Float[Tensor, "b N pixels"], mask: Mask | None) -> Tokens:
-        return self.encoder(self.embedding(patches, mask), self._present(mask))
+    def _enter(self, images: Tensor, mask: Tensor | None) -> tuple[Tokens, Present]:
+        checked = None if mask is None else self._check(mask, images)
+        return self.embedding(self.patches(images), checked), self._present(checked)
 
     def _present(self, mask: Mask | None) -> Present:
         if mask is None or self.config.encoder_sees == "all" or mask.present is None:
