@@ -4,6 +4,8 @@
 # make install  the environment alone
 PYTHON ?= python3
 BIN := .venv/bin
+# Two processes of one thread each: most tests are too small for threads to share.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 
 .PHONY: install demo test test-all lint clean
@@ -12,9 +14,9 @@ install: .venv/installed
 demo: .venv/installed
 	$(BIN)/crate-mae demo --out runs/demo
 test: .venv/installed-test
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 test-all: .venv/installed-test
-	$(BIN)/python -m pytest
+	$(PYTEST)
 lint: .venv/installed-lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

@@ -65,7 +65,7 @@ def write_mae(path: Path, **overrides: Any) -> None:
 
 SMALL = {
     "make demo": lambda: make_prints("demo", "crate-mae demo --out runs/demo"),
-    "make test": lambda: make_prints("test", 'pytest -m "not slow"'),
+    "make test": lambda: make_prints("test", '-m "not slow"'),
     "make test-all": lambda: make_prints("test-all", "python -m pytest"),
     "make lint": lambda: make_prints("lint", "mypy"),
     "make install": lambda: make_prints("install", "pip install"),
