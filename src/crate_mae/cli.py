@@ -169,7 +169,7 @@ def data_check(data: tyro.conf.Positional[str], data_root: Path | None = None, w
     Args:
         data: A name (digits, cifar10, cifar100, flowers102, oxford_pets, imagenette, imagenet), a folder or shards.
         data_root: Where named sets are; data/ unless given.
-        workers: Images read at a time; as many as there are processors unless given.
+        workers: Processes that read; as many as there are processors unless given.
     """
     from rich.console import Console
 

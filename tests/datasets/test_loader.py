@@ -84,6 +84,11 @@ def test_a_batch_that_can_not_be_shared_is_refused() -> None:
         keys(0, range(1))
 
 
+def test_it_is_refused_before_the_first_step(labelled: Path) -> None:
+    with pytest.raises(UserError, match="multiple of 2"):
+        training_batches(samples(labelled), 7, range(1), world=2)
+
+
 def test_batches_do_not_depend_on_workers_or_processes(labelled: Path) -> None:
     data = samples(labelled)
     before = torch.get_rng_state()

@@ -190,7 +190,7 @@ def training_batches(
     read are logged and replaced; a share of them above ``max_bad`` is a ``UserError``.
     """
     order = GlobalBatches(len(samples), batch, samples.seed, steps, rank, world, accumulation)
-    yield from _load(samples, order, workers, max_bad)
+    return _load(samples, order, workers, max_bad)
 
 
 def evaluation_batches(
@@ -201,7 +201,7 @@ def evaluation_batches(
     The epoch is 0 each time, so the masks are the same whenever it is measured.
     """
     own = [(0, index) for index in range(rank, len(samples), world)]
-    yield from _load(samples, [own[start : start + batch] for start in range(0, len(own), batch)], workers, max_bad)
+    return _load(samples, [own[start : start + batch] for start in range(0, len(own), batch)], workers, max_bad)
 
 
 def _load(
