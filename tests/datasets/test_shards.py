@@ -102,6 +102,14 @@ def test_a_stopped_pack_leaves_nothing(labelled: Path, tmp_path: Path, monkeypat
     assert list((tmp_path / "out").iterdir()) == []
 
 
+def test_what_a_killed_pack_left_is_in_nobodys_way(labelled: Path, tmp_path: Path) -> None:
+    write(tmp_path / ".shards.partial" / "junk.png")
+    pack(labelled, tmp_path / "shards")
+    assert len(open_dataset(tmp_path / "shards", "train")) > 50
+    assert not (tmp_path / "shards" / "junk.png").exists()
+    assert not (tmp_path / ".shards.partial").exists()
+
+
 def test_the_layout_of_other_tools(tmp_path: Path) -> None:
     """Labels as .cls or .json, two dots in a name, members that are no images, folders and links between them."""
     first = {"000.png": png(0), "000.cls": b"2\n", "000.txt": b"a caption", "x/.hidden.png": b"", "README": b"?"}
@@ -149,9 +157,18 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:20_000])
 
 
+def endless(path: Path) -> None:
+    """The second header sends a reader back to the first."""
+    tar(path, {"a.txt": b""})
+    back = tarfile.TarInfo("b.png")
+    back.size = -1024
+    path.write_bytes(path.read_bytes()[:512] + back.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+
+
 @pytest.mark.parametrize(
     ("make", "data", "word"),
     [
+        (endless, "a.tar", "negative"),
         (cut, "a.tar", "can't be read as a tar"),
         (lambda path: path.write_bytes(b"x" * 5000), "a.tar", "can't be read as a tar"),
         (lambda path: path.write_bytes(b""), "a.tar", "can't be read as a tar"),

@@ -135,6 +135,19 @@ def test_a_large_jpeg_is_decoded_small_and_looks_the_same(tmp_path: Path, monkey
             assert (found - expected).abs().max() < 0.03
 
 
+def test_a_long_jpeg_on_its_side_is_not_decoded_too_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture(0, (1280, 160)).save(tmp_path / "a.jpg", exif=exif)  # upright 160 wide: a quarter would be 40
+    sizes, plain = [], Image.Image.resize
+    monkeypatch.setattr(
+        Image.Image, "resize", lambda self, *args, **kw: (sizes.append(self.size), plain(self, *args, **kw))[1]
+    )
+    transform = Augmentation((32, 48), 3, *PLAIN, crop_area=(1.0, 1.0), randaugment=None)
+    transform(Folder(tmp_path, None), 0, sample_generator(0))
+    assert sizes == [(80, 640)]
+
+
 KINDS = {
     "gray": lambda: picture(0).convert("L"),
     "CMYK": lambda: picture(0).convert("CMYK"),
