@@ -13,7 +13,20 @@ from jaxtyping import install_import_hook
 
 from tests import shape_checks
 
-CHECKED = ["analysis", "demo", "figures", "images", "operators", "theory", "tokens", "training"]
+CHECKED = [
+    "analysis",
+    "data.digits",
+    "data.loader",
+    "data.source",
+    "data.transforms",
+    "demo",
+    "figures",
+    "images",
+    "operators",
+    "theory",
+    "tokens",
+    "training",
+]
 CHECKED += [f"models.{name}" for name in ("autoencoder", "crate", "embedding", "image_model", "stack", "vit")]
 install_import_hook([f"crate_mae.{name}" for name in CHECKED], f"{shape_checks.__name__}.checked")
 

@@ -148,12 +148,47 @@ def theory(out: Path = Path("runs/theory"), seed: int = 0) -> None:
     run(out, _seed(seed), Console())
 
 
+def data_pack(folder: tyro.conf.Positional[Path], out: Path, shard_size: str = "1GB") -> None:
+    """Pack a folder of images into tar shards that --data takes, for sets too large to keep as single files.
+
+    Args:
+        folder: The images, with or without class folders, with or without train/, val/ and test/.
+        out: Folder for the shards; it must be new or empty.
+        shard_size: A shard ends before it would be larger: 500MB, 1GB.
+    """
+    from rich.console import Console
+
+    from crate_mae.data.packing import pack
+
+    pack(folder, out, shard_size, Console())
+
+
+def data_check(data: tyro.conf.Positional[str], data_root: Path | None = None, workers: int | None = None) -> None:
+    """Read every image of a set and list those that can't be read; exit with code 1 where there are any.
+
+    Args:
+        data: A name (digits, cifar10, cifar100, flowers102, oxford_pets, imagenette, imagenet), a folder or shards.
+        data_root: Where named sets are; data/ unless given.
+        workers: Processes that read; as many as there are processors unless given.
+    """
+    from rich.console import Console
+
+    from crate_mae.data.checking import check
+
+    if workers is not None and workers < 1:
+        raise UserError(f"--workers is {workers}; choose a whole number from 1 up.")
+    if check(data, data_root, workers, Console()):
+        sys.exit(1)
+
+
 VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
     "models": models,
     "convert": convert,
     "complete": complete,
     "theory": theory,
+    "data pack": data_pack,
+    "data check": data_check,
 }
 
 
@@ -167,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     about = "Masked completion of images with white-box transformers."
     try:
-        _check_verb(words)
+        words = _check_verb(words)
         with warnings.catch_warnings():
             warnings.filterwarnings("always", category=UserWarning)
             warnings.showwarning = lambda message, *_, **__: print(f"crate-mae: note: {message}", file=sys.stderr)
@@ -183,11 +218,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(130)
 
 
-def _check_verb(words: list[str]) -> None:
-    if words and not words[0].startswith("-") and words[0] not in VERBS:
-        near = get_close_matches(words[0], VERBS, n=1)
+def _check_verb(words: list[str]) -> list[str]:
+    """The words, with a verb of two words as one; a verb that does not exist is an error that suggests one."""
+    if not words or words[0].startswith("-") or words[0] in VERBS:
+        return words
+    verb, length = words[0], 1
+    if any(known.startswith(f"{verb} ") for known in VERBS):
+        if words[1:2] in (["--help"], ["-h"]):
+            return ["--help"]
+        verb, length = " ".join(words[:2]), 2
+    if verb not in VERBS:
+        near = get_close_matches(verb, VERBS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(VERBS)}."
-        raise UserError(f"there is no command {words[0]}; {hint}")
+        raise UserError(f"there is no command {verb}; {hint}")
+    return [verb, *words[length:]]
 
 
 def _seed(seed: int) -> int:

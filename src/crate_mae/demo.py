@@ -9,13 +9,12 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from rich.console import Console
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from crate_mae import figures
 from crate_mae.analysis.completion import completion_panels
 from crate_mae.analysis.layerwise import LayerCurves, layer_curves
+from crate_mae.data.digits import split_digits
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.checkpoint import BEST
 from crate_mae.models.zoo import create_model
@@ -46,14 +45,10 @@ class Digits:
 
     @staticmethod
     def load(seed: int) -> "Digits":
-        images, labels = load_digits(return_X_y=True)
-        images = (images / 16).astype(np.float32).reshape(-1, 1, 8, 8)
-        train, test, train_labels, test_labels = train_test_split(
-            images, labels, test_size=0.25, random_state=seed, stratify=labels
-        )
-        mean, std = float(train.mean()), float(train.std())
-        normalised = (torch.from_numpy((part - mean) / std) for part in (train, test))
-        return Digits(next(normalised), train_labels, next(normalised), test_labels, mean, std)
+        digits = split_digits(seed)
+        mean, std = float(digits.train.mean()), float(digits.train.std())
+        normalised = (torch.from_numpy((part - mean) / std)[:, None] for part in (digits.train, digits.test))
+        return Digits(next(normalised), digits.train_labels, next(normalised), digits.test_labels, mean, std)
 
 
 @dataclass

@@ -1,7 +1,9 @@
 """Pictures to tensors and back, by Pillow: gray, alpha, palette, CMYK and 16-bit ones too."""
 
 import struct
+from collections.abc import Callable
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +18,23 @@ from crate_mae.tokens import Size
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
-def read(source: Image.Image | str | Path) -> Image.Image:
-    """A picture, decoded and upright; the first frame of an animated one."""
-    name = "the image" if isinstance(source, Image.Image) else str(source)
+def read(
+    source: Image.Image | str | Path | BytesIO,
+    name: str | None = None,
+    before: Callable[[Image.Image], None] | None = None,
+) -> Image.Image:
+    """A picture, decoded and upright; the first frame of an animated one.
+
+    ``name`` stands in the error for what can't be read; ``before`` gets the opened file before its pixels are decoded.
+    """
+    name = name or (str(source) if isinstance(source, str | Path) else "the image")
     try:
         if isinstance(source, Image.Image):
             image = _upright(source)
         else:
             with Image.open(source) as opened:
+                if before:
+                    before(opened)
                 image = _upright(opened)
     except FileNotFoundError:
         raise UserError(f"there is no image {name}.") from None
@@ -77,7 +88,7 @@ def to_tensor(image: Image.Image, channels: int, size: Size) -> Float[Tensor, "c
     if image.size != (width, height):
         image = image.resize((width, height), Image.Resampling.BICUBIC)
     pixels = torch.from_numpy(np.array(image)).reshape(height, width, channels)
-    return pixels.permute(2, 0, 1).float() / 255
+    return pixels.permute(2, 0, 1).contiguous().float().div_(255)  # planes first: the rest is then twice as fast
 
 
 def from_tensor(pixels: Float[Tensor, "c H W"]) -> Image.Image:

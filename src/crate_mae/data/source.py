@@ -1,0 +1,120 @@
+"""What a set of images is: so many pictures, each with a name and perhaps a label."""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from io import BytesIO
+
+import numpy as np
+from jaxtyping import Int
+from PIL import Image
+
+from crate_mae import images
+from crate_mae.errors import UserError
+
+CARVED = 0.05
+"""The share of the training images that serves as validation split where a set has none."""
+
+
+class ImageSource(ABC):
+    """Pictures by index, decoded when they are asked for."""
+
+    class_names: tuple[str, ...] | None = None
+    """None where the pictures have no labels."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def stored(self, index: int) -> bytes | Image.Image:
+        """The file's bytes, or the picture itself where there is no file."""
+
+    @abstractmethod
+    def label(self, index: int) -> int | None:
+        """The index of the class in ``class_names``."""
+
+    @abstractmethod
+    def name(self, index: int) -> str:
+        """For people: where the picture is."""
+
+    @abstractmethod
+    def key(self, index: int) -> str:
+        """What decides the split: the same wherever the set lies, and for a folder and the shards packed from it."""
+
+    def read(self, index: int, before: Callable[[Image.Image], None] | None = None) -> Image.Image:
+        """The picture, decoded and upright, not resized; a ``UserError`` with its name where that fails.
+
+        ``before`` gets the opened file before its pixels are decoded.
+        """
+        name = self.name(index)
+        try:
+            stored = self.stored(index)
+        except OSError as error:
+            raise UserError(f"{name} can't be read ({error.strerror}).") from None
+        return images.read(stored if isinstance(stored, Image.Image) else BytesIO(stored), name, before)
+
+
+class Pictures(ImageSource):
+    """Pictures in memory."""
+
+    def __init__(self, set_name: str, pictures: np.ndarray, labels: Int[np.ndarray, " n"], class_names: Sequence[str]):
+        self.set_name, self.pictures = set_name, pictures
+        self.labels, self.class_names = labels, tuple(class_names)
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def stored(self, index: int) -> Image.Image:
+        return Image.fromarray(self.pictures[index])
+
+    def label(self, index: int) -> int:
+        return int(self.labels[index])
+
+    def name(self, index: int) -> str:
+        return f"image {index} of {self.set_name}"
+
+    def key(self, index: int) -> str:
+        return f"{index:08d}"
+
+
+class Part(ImageSource):
+    """Some of the pictures of another source."""
+
+    def __init__(self, whole: ImageSource, chosen: Int[np.ndarray, " n"]):
+        self.whole, self.chosen = whole, chosen
+        self.class_names = whole.class_names
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def stored(self, index: int) -> bytes | Image.Image:
+        return self.whole.stored(int(self.chosen[index]))
+
+    def label(self, index: int) -> int | None:
+        return self.whole.label(int(self.chosen[index]))
+
+    def name(self, index: int) -> str:
+        return self.whole.name(int(self.chosen[index]))
+
+    def key(self, index: int) -> str:
+        return self.whole.key(int(self.chosen[index]))
+
+
+def carve(whole: ImageSource) -> tuple[Part, Part]:
+    """A source without a validation split in two: training and validation.
+
+    A picture is for validation where the hash of its key, as a number in [0, 1), is below ``CARVED``; the one with the
+    lowest where none is. So it stays on its side when others are added, and wherever the set lies.
+    """
+    if len(whole) < 2:
+        raise UserError("one image can't be split into training and validation; add more, or a folder val/.")
+    draws = np.array([_unit_hash(whole.key(index)) for index in range(len(whole))])
+    held_out = draws < max(CARVED, np.nextafter(draws.min(), 1))
+    if held_out.all():  # few pictures that share a key, or hash alike
+        held_out[draws.argmax()] = False
+    return Part(whole, np.flatnonzero(~held_out)), Part(whole, np.flatnonzero(held_out))
+
+
+def _unit_hash(key: str) -> float:
+    digest = hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=6).digest()
+    return int.from_bytes(digest) / 2**48

@@ -1,0 +1,145 @@
+"""From a picture to what the model takes: augmented for training, only resized for evaluation.
+
+Everything random about a sample, its mask too, comes from one generator that (seed, epoch, index) decide; the global
+generators are left as they were.
+"""
+
+import hashlib
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from PIL import Image
+from torch import Tensor
+
+from crate_mae import images
+from crate_mae.data.source import ImageSource
+from crate_mae.errors import UserError
+from crate_mae.tokens import Size
+from crate_mae.vision import torchvision
+
+Box = tuple[int, int, int, int]  # left, top, right, bottom
+ASPECTS = (3 / 4, 4 / 3)
+TRIES = 10
+ORIENTATION = 0x0112  # the EXIF field; from 5 on the picture lies on its side
+FLIP = Image.Transpose.FLIP_LEFT_RIGHT
+
+
+def sample_generator(*numbers: int) -> torch.Generator:
+    """A generator that (seed, epoch, index), or any other integers, decide on any machine and in any process."""
+    digest = hashlib.blake2b(repr(numbers).encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest) >> 1)
+
+
+@dataclass(frozen=True)
+class Transform(ABC):
+    """What the model takes: height and width, channels, and the mean and deviation of each."""
+
+    size: Size
+    channels: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    @abstractmethod
+    def __call__(self, source: ImageSource, index: int, generator: torch.Generator) -> Float[Tensor, "c H W"]:
+        """One picture of a source, normalised; a ``UserError`` where it can't be read."""
+
+    def normalised(self, image: Image.Image) -> Float[Tensor, "c H W"]:
+        """Resized (both sides) where it is not of the size yet, less the mean, over the deviation."""
+        pixels = images.to_tensor(image, self.channels, self.size)
+        mean, std = images.statistics(self.mean, self.std, pixels)
+        return pixels.sub_(mean).div_(std)
+
+
+@dataclass(frozen=True)
+class Evaluation(Transform):
+    """The whole picture, resized, as ``model.preprocess`` does it."""
+
+    def __call__(self, source: ImageSource, index: int, generator: torch.Generator) -> Float[Tensor, "c H W"]:
+        return self.normalised(source.read(index))
+
+
+@dataclass(frozen=True)
+class Augmentation(Transform):
+    """The paper's preprocessing: a random resized crop, a horizontal flip, RandAugment(2, 14).
+
+    The paper says no more. Ours are torchvision's defaults: the crop's area and aspect, bilinear resampling (where
+    evaluation is bicubic, as the model's ``preprocess``), and its RandAugment with 31 bins.
+    """
+
+    crop_area: tuple[float, float] = (0.08, 1.0)
+    """The least and the largest share of the picture that a crop takes."""
+    flip: bool = True
+    """Mirror every other picture; digits and text should not be."""
+    randaugment: tuple[int, int] | None = (2, 14)
+    """How many operations, and how strong of 30; None for none."""
+
+    def __post_init__(self) -> None:
+        low, high = self.crop_area
+        if not 0 < low <= high <= 1:
+            raise UserError(f"crop_area is {self.crop_area}; choose two shares, 0 < least <= largest <= 1.")
+        if self.randaugment is not None:
+            operations, strength = self.randaugment
+            if operations < 1 or not 0 <= strength <= 30:
+                raise UserError(f"randaugment is {self.randaugment}; choose operations from 1 and a strength to 30.")
+            if self.channels not in (1, 3):
+                raise UserError(f"RandAugment knows 1 or 3 channels, not {self.channels}; set randaugment to None.")
+
+    def __call__(self, source: ImageSource, index: int, generator: torch.Generator) -> Float[Tensor, "c H W"]:
+        draws = torch.rand(2 * TRIES + 4, generator=generator, dtype=torch.float64).tolist()
+        crop, flip, seed = draws[:-2], draws[-2] < 0.5, int(draws[-1] * 2**32)
+        height, width = self.size
+
+        def decode_no_larger_than_needed(opened: Image.Image) -> None:
+            left, top, right, bottom = crop_box(_upright_size(opened), self.crop_area, crop)
+            shrink = min((right - left) / width, (bottom - top) / height)
+            if shrink >= 2:  # a JPEG decodes at a half, a quarter or an eighth for less
+                opened.draft(None, (math.ceil(opened.width / shrink), math.ceil(opened.height / shrink)))
+
+        image = images.in_mode(source.read(index, decode_no_larger_than_needed), images.MODES[self.channels])
+        box = crop_box(image.size, self.crop_area, crop)
+        image = image.resize((width, height), Image.Resampling.BILINEAR, box=box)
+        if self.flip and flip:
+            image = image.transpose(FLIP)
+        if self.randaugment is not None:
+            image = _rand_augment(image, self.randaugment, seed)
+        return self.normalised(image)
+
+
+def crop_box(size: tuple[int, int], area: tuple[float, float], draws: list[float]) -> Box:
+    """A random part of a picture of (width, height): its share of the area uniform, its aspect log-uniform.
+
+    ``draws`` are ``TRIES`` pairs in [0, 1), of which the first that fits counts, and the place. Where none fits, the
+    largest crop in the middle whose aspect is allowed.
+    """
+    width, height = size
+    low, high = (math.log(aspect) for aspect in ASPECTS)
+    across, down = draws[-2:]
+    for share, aspect in zip(draws[:-2:2], draws[1:-2:2], strict=True):
+        pixels = width * height * (area[0] + share * (area[1] - area[0]))
+        ratio = math.exp(low + aspect * (high - low))
+        w, h = round(math.sqrt(pixels * ratio)), round(math.sqrt(pixels / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            left, top = int(across * (width - w + 1)), int(down * (height - h + 1))
+            return left, top, left + w, top + h
+    w = min(width, max(1, round(height * ASPECTS[1])))
+    h = min(height, max(1, round(width / ASPECTS[0])))
+    left, top = (width - w) // 2, (height - h) // 2
+    return left, top, left + w, top + h
+
+
+def _upright_size(opened: Image.Image) -> tuple[int, int]:
+    try:
+        on_its_side = opened.getexif().get(ORIENTATION, 1) >= 5
+    except Exception:  # a damaged EXIF block; the picture is then taken as it lies
+        on_its_side = False
+    return opened.size[::-1] if on_its_side else opened.size
+
+
+def _rand_augment(image: Image.Image, strength: tuple[int, int], seed: int) -> Image.Image:
+    operations, magnitude = strength
+    with torch.random.fork_rng(devices=[]):  # torchvision draws from the global generator of the CPU
+        torch.default_generator.manual_seed(seed)
+        return torchvision.transforms.RandAugment(operations, magnitude)(image)
