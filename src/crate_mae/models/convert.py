@@ -74,9 +74,8 @@ def _name(source: Source) -> str:
 
 def _layers(weights: Weights, pattern: str) -> int:
     layers = {int(found[1]) for name in weights if (found := re.match(pattern, name))}
-    return min(
-        max(layers, default=-1) + 1, len(weights)
-    )  # a false number can't make more layers than there are tensors
+    # A false number in a name can't make more layers than there are tensors.
+    return min(max(layers, default=-1) + 1, len(weights))
 
 
 def _shape(weights: Weights, name: str, dims: int, source: Source) -> torch.Size:

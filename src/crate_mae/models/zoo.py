@@ -117,13 +117,10 @@ def build(checkpoint: Checkpoint, image_size: int | Size | None = None) -> Image
     """The model that a checkpoint describes, with its weights in float32."""
     config, tensors = checkpoint.config, checkpoint.tensors
     _check_scale(checkpoint)
-    with torch.device("meta"):
-        model = _skeleton(checkpoint, config)
-    check_tensors(model, tensors)
     if image_size is not None:
+        check_tensors(_skeleton(checkpoint, config), tensors)
         config, tensors = resize(config, tensors, image_size)
-        with torch.device("meta"):
-            model = _skeleton(checkpoint, config)
+    model = _skeleton(checkpoint, config)
     adopt(model, tensors)
     return model
 
@@ -155,13 +152,15 @@ def adopt(model: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
 
 
 def _skeleton(checkpoint: Checkpoint, config: ModelConfig) -> ImageModel:
-    match checkpoint.kind, checkpoint.extras.get("class_names"):
-        case MaskedAutoencoder.kind, None:
-            return MaskedAutoencoder(config)
-        case ImageEncoder.kind, None:
-            return ImageEncoder(config)
-        case Classifier.kind, [*names] if all(isinstance(name, str) for name in names):
-            return Classifier(config, names)
+    """The model without its weights, on the meta device."""
+    with torch.device("meta"):
+        match checkpoint.kind, checkpoint.extras.get("class_names"):
+            case MaskedAutoencoder.kind, None:
+                return MaskedAutoencoder(config)
+            case ImageEncoder.kind, None:
+                return ImageEncoder(config)
+            case Classifier.kind, [*names] if all(isinstance(name, str) for name in names):
+                return Classifier(config, names)
     raise UserError(f"it holds a {checkpoint.kind!r} that this crate-mae does not know.")
 
 
