@@ -1,0 +1,308 @@
+"""Complete run configurations by name. A recipe is a function; its docstring has the command, hardware, time, result.
+
+Numbers that the paper states are marked (paper), what it leaves open is marked (ours). A recipe that was never run
+whole says so: not measured.
+"""
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from crate_mae.errors import UserError
+from crate_mae.training.config import FinetuneConfig, PretrainConfig, RunConfig
+
+IMAGENET_IMAGES = 1_281_167
+
+
+def _imagenet(recipe: str, model: str) -> PretrainConfig:
+    """The paper's appendix B.1, and what it leaves open as in He et al.'s code where that has an answer."""
+    epochs = 800  # ours
+    batch = 4096  # paper
+    return PretrainConfig(
+        recipe=recipe,
+        model=model,
+        data="imagenet",
+        steps=epochs * IMAGENET_IMAGES // batch,
+        batch=batch,
+        learning_rate=3e-5,  # paper
+        weight_decay=0.1,  # paper
+        betas=(0.9, 0.95),  # ours
+        warmup=0.05,  # ours
+        mask_ratio=0.75,  # paper
+        crop_area=(0.2, 1.0),  # ours
+        precision="bfloat16",  # ours
+        workers=8,
+        log_every=50,
+        evaluate_every=5 * IMAGENET_IMAGES // batch,
+        checkpoint_every=IMAGENET_IMAGES // batch,
+        evaluation_images=10_000,
+    )
+
+
+def crate_mae_small_imagenet() -> PretrainConfig:
+    """CRATE-MAE-Small on ImageNet-1K as in the paper: AdamW, 3e-5, weight decay 0.1, batch 4096, 75 % masked.
+
+    The paper's lambda = 0.5 and eta = 0.1 are the model's defaults. Ours: 800 epochs, 40 of warm-up, betas, the crop's
+    area, bfloat16.
+
+    Command: torchrun --nproc-per-node 8 -m crate_mae pretrain --recipe crate_mae_small_imagenet --data-root DIR --out RUN
+    Hardware: 8 GPUs of 40 GB. Time: crate-mae plan estimates it. Result: not measured.
+    """
+    return _imagenet("crate_mae_small_imagenet", "crate_mae_small")
+
+
+def crate_mae_base_imagenet() -> PretrainConfig:
+    """CRATE-MAE-Base on ImageNet-1K as in the paper, otherwise as ``crate_mae_small_imagenet``.
+
+    Command: torchrun --nproc-per-node 8 -m crate_mae pretrain --recipe crate_mae_base_imagenet --data-root DIR --out RUN
+    Hardware: 8 GPUs of 80 GB. Time: crate-mae plan estimates it. Result: not measured.
+    """
+    return _imagenet("crate_mae_base_imagenet", "crate_mae_base")
+
+
+def vit_mae_small_imagenet() -> PretrainConfig:
+    """The paper's baseline ViT-MAE-Small on the same protocol (the paper says no more of it).
+
+    Command: torchrun --nproc-per-node 8 -m crate_mae pretrain --recipe vit_mae_small_imagenet --data-root DIR --out RUN
+    Hardware: 8 GPUs of 40 GB. Time: crate-mae plan estimates it. Result: not measured.
+    """
+    return _imagenet("vit_mae_small_imagenet", "vit_mae_small")
+
+
+def vit_mae_base_imagenet() -> PretrainConfig:
+    """The paper's baseline ViT-MAE-Base on the same protocol.
+
+    Command: torchrun --nproc-per-node 8 -m crate_mae pretrain --recipe vit_mae_base_imagenet --data-root DIR --out RUN
+    Hardware: 8 GPUs of 80 GB. Time: crate-mae plan estimates it. Result: not measured.
+    """
+    return _imagenet("vit_mae_base_imagenet", "vit_mae_base")
+
+
+DIGITS_SHAPE: dict[str, Any] = {
+    "image_size": (8, 8),
+    "patch_size": (2, 4),
+    "channels": 1,
+    "dim": 192,
+    "depth": 2,
+    "heads": 6,
+    "mean": (0.305,),
+    "std": (0.376,),
+}
+
+
+def digits() -> PretrainConfig:
+    """A small CRATE-MAE on scikit-learn's 8 x 8 digits, which need no download.
+
+    Command: crate-mae pretrain --recipe digits --out runs/digits
+    Hardware: 2 CPU cores. Time: about a minute. Result: TO BE MEASURED.
+    """
+    return PretrainConfig(
+        recipe="digits",
+        model="crate_mae_tiny",
+        model_settings=DIGITS_SHAPE,
+        data="digits",
+        steps=2500,
+        batch=64,
+        learning_rate=1e-3,
+        weight_decay=0.05,
+        warmup=0.1,
+        clip=1.0,
+        crop_area=(1.0, 1.0),
+        flip=False,
+        randaugment=None,
+        evaluate_every=500,
+        checkpoint_every=500,
+    )
+
+
+def cifar10_cpu() -> PretrainConfig:
+    """A CRATE-MAE for 32 x 32 pictures on CIFAR-10.
+
+    Command: crate-mae pretrain --recipe cifar10_cpu --data-root DIR --out runs/cifar10
+    Hardware: 2 CPU cores. Time and result: TO BE MEASURED.
+    """
+    return PretrainConfig(
+        recipe="cifar10_cpu",
+        model="crate_mae_tiny",
+        model_settings={"image_size": (32, 32), "patch_size": (4, 4), "dim": 192, "depth": 4, "heads": 6},
+        data="cifar10",
+        steps=6000,
+        batch=128,
+        learning_rate=1e-3,
+        weight_decay=0.05,
+        clip=1.0,
+        crop_area=(0.4, 1.0),
+        randaugment=None,
+        evaluate_every=500,
+        checkpoint_every=250,
+        evaluation_images=4000,
+    )
+
+
+def imagenette_cpu() -> PretrainConfig:
+    """A CRATE-MAE for 96 x 96 pictures on Imagenette, ten classes of ImageNet.
+
+    Command: crate-mae pretrain --recipe imagenette_cpu --data-root DIR --out runs/imagenette
+    Hardware: 2 CPU cores. Time and result: TO BE MEASURED.
+    """
+    return PretrainConfig(
+        recipe="imagenette_cpu",
+        model="crate_mae_tiny",
+        model_settings={"image_size": (96, 96), "patch_size": (12, 12), "dim": 192, "depth": 4, "heads": 6},
+        data="imagenette",
+        steps=6000,
+        batch=128,
+        learning_rate=1e-3,
+        weight_decay=0.05,
+        clip=1.0,
+        crop_area=(0.3, 1.0),
+        randaugment=None,
+        evaluate_every=500,
+        checkpoint_every=250,
+        workers=2,
+    )
+
+
+def _paper_finetune(recipe: str, data: str, images: int) -> FinetuneConfig:
+    """The paper's fine-tuning: AdamW, 5e-5, weight decay 0.01, batch 256, 224 px; the epochs are ours."""
+    epochs, batch = 100, 256
+    steps = epochs * images // batch
+    return FinetuneConfig(
+        recipe=recipe,
+        model="crate_mae_base",
+        data=data,
+        steps=steps,
+        batch=batch,
+        learning_rate=5e-5,  # paper
+        weight_decay=0.01,  # paper
+        betas=(0.9, 0.999),  # ours
+        warmup=0.05,  # ours
+        image_size=(224, 224),  # paper
+        precision="bfloat16",  # ours
+        workers=8,
+        evaluate_every=max(steps // 20, 1),
+        checkpoint_every=max(steps // 20, 1),
+    )
+
+
+def finetune_cifar10() -> FinetuneConfig:
+    """The paper's fine-tuning on CIFAR-10 at 224 px (Tables 2 and 3); 100 epochs, warm-up and betas are ours.
+
+    Command: crate-mae finetune --recipe finetune_cifar10 --checkpoint RUN --data-root DIR --out runs/tuned
+    Hardware: one GPU. Time: crate-mae plan estimates it. Result: not measured.
+    """
+    return _paper_finetune("finetune_cifar10", "cifar10", 50_000)
+
+
+def finetune_cifar100() -> FinetuneConfig:
+    """The paper's fine-tuning on CIFAR-100 at 224 px (Table 2); 100 epochs, warm-up and betas are ours.
+
+    Command: crate-mae finetune --recipe finetune_cifar100 --checkpoint RUN --data-root DIR --out runs/tuned
+    Hardware: one GPU. Time: crate-mae plan estimates it. Result: not measured.
+    """
+    return _paper_finetune("finetune_cifar100", "cifar100", 50_000)
+
+
+def finetune_flowers102() -> FinetuneConfig:
+    """The paper's fine-tuning on Oxford Flowers-102 at 224 px (Table 2); 100 epochs, warm-up and betas are ours.
+
+    Command: crate-mae finetune --recipe finetune_flowers102 --checkpoint RUN --data-root DIR --out runs/tuned
+    Hardware: one GPU. Time: crate-mae plan estimates it. Result: not measured.
+    """
+    return _paper_finetune("finetune_flowers102", "flowers102", 1_020)
+
+
+def finetune_oxford_pets() -> FinetuneConfig:
+    """The paper's fine-tuning on Oxford-IIIT Pets at 224 px (Table 2); 100 epochs, warm-up and betas are ours.
+
+    Command: crate-mae finetune --recipe finetune_oxford_pets --checkpoint RUN --data-root DIR --out runs/tuned
+    Hardware: one GPU. Time: crate-mae plan estimates it. Result: not measured.
+    """
+    return _paper_finetune("finetune_oxford_pets", "oxford_pets", 3_680)
+
+
+def finetune_digits() -> FinetuneConfig:
+    """Fine-tuning of the ``digits`` recipe's model.
+
+    Command: crate-mae finetune --recipe finetune_digits --checkpoint runs/digits --out runs/digits-tuned
+    Hardware: 2 CPU cores. Time and result: TO BE MEASURED.
+    """
+    return FinetuneConfig(
+        recipe="finetune_digits",
+        model="crate_mae_tiny",
+        model_settings=DIGITS_SHAPE,
+        data="digits",
+        steps=400,
+        batch=64,
+        learning_rate=5e-4,
+        weight_decay=0.05,
+        betas=(0.9, 0.999),
+        warmup=0.1,
+        clip=1.0,
+        crop_area=(0.8, 1.0),
+        flip=False,
+        randaugment=None,
+        evaluate_every=100,
+        checkpoint_every=100,
+    )
+
+
+def finetune_cpu() -> FinetuneConfig:
+    """Fine-tuning of a model that the CPU recipes pretrained, at its own size; CIFAR-10 unless --data says otherwise.
+
+    Command: crate-mae finetune --recipe finetune_cpu --checkpoint runs/cifar10 --data-root DIR --out runs/cifar10-tuned
+    Hardware: 2 CPU cores. Time and result: TO BE MEASURED.
+    """
+    return FinetuneConfig(
+        recipe="finetune_cpu",
+        model="crate_mae_tiny",
+        model_settings=cifar10_cpu().model_settings,
+        data="cifar10",
+        steps=3000,
+        batch=128,
+        learning_rate=5e-4,
+        weight_decay=0.05,
+        betas=(0.9, 0.999),
+        clip=1.0,
+        crop_area=(0.4, 1.0),
+        randaugment=(2, 14),
+        layer_decay=0.8,
+        label_smoothing=0.1,
+        evaluate_every=500,
+        checkpoint_every=500,
+    )
+
+
+PRETRAIN: dict[str, Callable[[], PretrainConfig]] = {
+    recipe.__name__: recipe
+    for recipe in (
+        digits,
+        cifar10_cpu,
+        imagenette_cpu,
+        crate_mae_small_imagenet,
+        crate_mae_base_imagenet,
+        vit_mae_small_imagenet,
+        vit_mae_base_imagenet,
+    )
+}
+FINETUNE: dict[str, Callable[[], FinetuneConfig]] = {
+    recipe.__name__: recipe
+    for recipe in (
+        finetune_digits,
+        finetune_cpu,
+        finetune_cifar10,
+        finetune_cifar100,
+        finetune_flowers102,
+        finetune_oxford_pets,
+    )
+}
+Config = TypeVar("Config", bound=RunConfig)
+
+
+def find(name: str, recipes: dict[str, Callable[[], Config]]) -> Config:
+    """The recipe of that name; one that does not exist is an error that suggests one."""
+    if name in recipes:
+        return recipes[name]()
+    near = get_close_matches(name, recipes, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(recipes)}."
+    raise UserError(f"there is no recipe {name}; {hint}")
