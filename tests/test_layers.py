@@ -14,7 +14,9 @@ ORDER = [  # each may import those before it
     ["images", "theory"],
     ["models"],
     ["data"],
-    ["training", "analysis"],
+    ["analysis"],
+    ["training"],
+    ["recipes"],
     ["demo"],
     ["cli"],
 ]

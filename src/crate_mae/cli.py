@@ -148,6 +148,116 @@ def theory(out: Path = Path("runs/theory"), seed: int = 0) -> None:
     run(out, _seed(seed), Console())
 
 
+Settings = Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="KEY=VALUE"), tyro.conf.UseAppendAction]
+
+
+def pretrain(
+    out: Path,
+    recipe: str | None = None,
+    data: str | None = None,
+    data_root: Path | None = None,
+    download: bool = False,
+    set_: Settings = (),
+    resume: bool = False,
+    shard: bool = False,
+    tensorboard: bool = False,
+    device: Device = "auto",
+) -> None:
+    """Pretrain a masked autoencoder on images: yours, or a well-known set.
+
+    Alone, or under torchrun --nproc-per-node N -m crate_mae pretrain ... on any number of machines. Ctrl-C finishes the
+    step, saves, and prints the command that goes on.
+
+    Args:
+        out: Folder of the run.
+        recipe: The run's configuration by name: digits, cifar10_cpu, imagenette_cpu, crate_mae_base_imagenet, ..
+        data: The images instead of the recipe's: a name, a folder, or tar shards.
+        data_root: Where named sets are; data/ unless given.
+        download: Fetch a named set that is not there.
+        set_: Replace a setting of the recipe, as in --set steps=120 --set model.lambda_=0.1; may be repeated.
+        resume: Go on with the run in --out; start it where there is none yet.
+        shard: Spread weights, gradients and optimiser over the processes of torchrun (FSDP2).
+        tensorboard: Write TensorBoard files too.
+        device: Where to compute; auto takes a GPU where there is one.
+    """
+    from crate_mae.recipes import PRETRAIN, find
+    from crate_mae.training.config import PretrainConfig
+    from crate_mae.training.launch import launch
+    from crate_mae.training.pretrain import pretraining
+    from crate_mae.training.run import Run, configured
+
+    named = find(recipe, PRETRAIN) if recipe else None
+    settings = (*_data_settings(data, data_root), *set_)
+    config = configured(Run(out), named, settings, PretrainConfig)
+    launch(
+        pretraining,
+        config,
+        out,
+        resume=resume,
+        device=device,
+        shard=shard,
+        download=download,
+        tensorboard=tensorboard,
+    )
+
+
+def finetune(
+    out: Path,
+    recipe: str | None = None,
+    checkpoint: Path | None = None,
+    random: bool = False,
+    data: str | None = None,
+    data_root: Path | None = None,
+    download: bool = False,
+    set_: Settings = (),
+    resume: bool = False,
+    shard: bool = False,
+    tensorboard: bool = False,
+    device: Device = "auto",
+) -> None:
+    """Train a whole model to classify, from a pretrained checkpoint or from random weights.
+
+    Args:
+        out: Folder of the run.
+        recipe: The run's configuration by name: finetune_digits, finetune_cpu, finetune_cifar10, ..
+        checkpoint: The pretrained model: a checkpoint folder, or a run folder.
+        random: Start from random weights, of the checkpoint's shape where one is given, on the same protocol.
+        data: The images instead of the recipe's, with labels: a name, a folder of class folders, or tar shards.
+        data_root: Where named sets are; data/ unless given.
+        download: Fetch a named set that is not there.
+        set_: Replace a setting of the recipe, as in --set steps=120 --set mixup=0.8; may be repeated.
+        resume: Go on with the run in --out; start it where there is none yet.
+        shard: Spread weights, gradients and optimiser over the processes of torchrun (FSDP2).
+        tensorboard: Write TensorBoard files too.
+        device: Where to compute; auto takes a GPU where there is one.
+    """
+    from crate_mae.recipes import FINETUNE, find
+    from crate_mae.training.config import FinetuneConfig
+    from crate_mae.training.finetune import finetuning
+    from crate_mae.training.launch import launch
+    from crate_mae.training.run import Run, configured
+
+    named = find(recipe, FINETUNE) if recipe else None
+    start = [f"checkpoint={checkpoint}"] if checkpoint else []
+    start += ["random=true"] if random else []
+    settings = (*start, *_data_settings(data, data_root), *set_)
+    config = configured(Run(out), named, settings, FinetuneConfig)
+    launch(
+        finetuning,
+        config,
+        out,
+        resume=resume,
+        device=device,
+        shard=shard,
+        download=download,
+        tensorboard=tensorboard,
+    )
+
+
+def _data_settings(data: str | None, root: Path | None) -> list[str]:
+    return [f"{key}={value}" for key, value in (("data", data), ("data_root", root)) if value is not None]
+
+
 def data_pack(folder: tyro.conf.Positional[Path], out: Path, shard_size: str = "1GB") -> None:
     """Pack a folder of images into tar shards that --data takes, for sets too large to keep as single files.
 
@@ -187,6 +297,8 @@ VERBS: dict[str, Callable[..., None]] = {
     "convert": convert,
     "complete": complete,
     "theory": theory,
+    "pretrain": pretrain,
+    "finetune": finetune,
     "data pack": data_pack,
     "data check": data_check,
 }

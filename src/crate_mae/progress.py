@@ -18,21 +18,21 @@ class Advance(Protocol):
 
 
 @contextmanager
-def progress(label: str, total: int, console: Console | None = None) -> Iterator[Advance]:
-    """Show a loop of ``total`` steps while it runs."""
+def progress(label: str, total: int, console: Console | None = None, done: int = 0) -> Iterator[Advance]:
+    """Show a loop of ``total`` steps while it runs, of which ``done`` were done before."""
     console = console or Console()
     if console.is_terminal:
-        with _bar(label, total, console) as advance:
+        with _bar(label, total, console, done) as advance:
             yield advance
     else:
-        yield _lines(label, total, console)
+        yield _lines(label, total, console, done)
 
 
 @contextmanager
-def _bar(label: str, total: int, console: Console) -> Iterator[Advance]:
+def _bar(label: str, total: int, console: Console, done: int) -> Iterator[Advance]:
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, TextColumn("{task.fields[note]}"), console=console) as bar:
-        task = bar.add_task(label, total=total, note="")
+        task = bar.add_task(label, total=total, completed=done, note="")
 
         def advance(note: str = "") -> None:
             bar.update(task, advance=1, note=note)
@@ -40,15 +40,15 @@ def _bar(label: str, total: int, console: Console) -> Iterator[Advance]:
         yield advance
 
 
-def _lines(label: str, total: int, console: Console) -> Advance:
-    start, done = time.monotonic(), 0
+def _lines(label: str, total: int, console: Console, done: int) -> Advance:
+    start, before = time.monotonic(), done
 
     def advance(note: str = "") -> None:
         nonlocal done
         done += 1
         if done * PLAIN_LINES // total > (done - 1) * PLAIN_LINES // total:
             spent = time.monotonic() - start
-            left = spent / done * (total - done)
+            left = spent / (done - before) * (total - done)
             line = f"{label} {done}/{total}  {note}  {spent:.0f} s, {left:.0f} s left"
             console.print(line, highlight=False, markup=False, soft_wrap=True)
 

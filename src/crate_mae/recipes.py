@@ -45,7 +45,7 @@ def crate_mae_small_imagenet() -> PretrainConfig:
     The paper's lambda = 0.5 and eta = 0.1 are the model's defaults. Ours: 800 epochs, 40 of warm-up, betas, the crop's
     area, bfloat16.
 
-    Command: torchrun --nproc-per-node 8 -m crate_mae pretrain --recipe crate_mae_small_imagenet --data-root DIR --out RUN
+    Command: torchrun --nproc-per-node 8 -m crate_mae pretrain --recipe crate_mae_small_imagenet --data-root D --out RUN
     Hardware: 8 GPUs of 40 GB. Time: crate-mae plan estimates it. Result: not measured.
     """
     return _imagenet("crate_mae_small_imagenet", "crate_mae_small")
@@ -54,7 +54,7 @@ def crate_mae_small_imagenet() -> PretrainConfig:
 def crate_mae_base_imagenet() -> PretrainConfig:
     """CRATE-MAE-Base on ImageNet-1K as in the paper, otherwise as ``crate_mae_small_imagenet``.
 
-    Command: torchrun --nproc-per-node 8 -m crate_mae pretrain --recipe crate_mae_base_imagenet --data-root DIR --out RUN
+    Command: torchrun --nproc-per-node 8 -m crate_mae pretrain --recipe crate_mae_base_imagenet --data-root D --out RUN
     Hardware: 8 GPUs of 80 GB. Time: crate-mae plan estimates it. Result: not measured.
     """
     return _imagenet("crate_mae_base_imagenet", "crate_mae_base")
@@ -63,7 +63,7 @@ def crate_mae_base_imagenet() -> PretrainConfig:
 def vit_mae_small_imagenet() -> PretrainConfig:
     """The paper's baseline ViT-MAE-Small on the same protocol (the paper says no more of it).
 
-    Command: torchrun --nproc-per-node 8 -m crate_mae pretrain --recipe vit_mae_small_imagenet --data-root DIR --out RUN
+    Command: torchrun --nproc-per-node 8 -m crate_mae pretrain --recipe vit_mae_small_imagenet --data-root D --out RUN
     Hardware: 8 GPUs of 40 GB. Time: crate-mae plan estimates it. Result: not measured.
     """
     return _imagenet("vit_mae_small_imagenet", "vit_mae_small")
@@ -72,7 +72,7 @@ def vit_mae_small_imagenet() -> PretrainConfig:
 def vit_mae_base_imagenet() -> PretrainConfig:
     """The paper's baseline ViT-MAE-Base on the same protocol.
 
-    Command: torchrun --nproc-per-node 8 -m crate_mae pretrain --recipe vit_mae_base_imagenet --data-root DIR --out RUN
+    Command: torchrun --nproc-per-node 8 -m crate_mae pretrain --recipe vit_mae_base_imagenet --data-root D --out RUN
     Hardware: 8 GPUs of 80 GB. Time: crate-mae plan estimates it. Result: not measured.
     """
     return _imagenet("vit_mae_base_imagenet", "vit_mae_base")

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -213,11 +214,18 @@ def _load(
         batch_sampler=order,
         num_workers=workers,
         collate_fn=collate,
+        worker_init_fn=_leave_signals_to_the_run,
         generator=torch.Generator(),  # without one it draws from the global generator, which is the caller's
     )
     for batch in loader:
         bad.count(batch)
         yield batch
+
+
+def _leave_signals_to_the_run(worker: int) -> None:
+    """A terminal's Ctrl-C reaches every process: the one that trains decides when its readers end."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def collate(samples: Sequence[Sample]) -> Batch:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -52,9 +53,12 @@ def write_checkpoint(
         plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
         save_file(plain, folder / f"{WEIGHTS}.part", metadata={"format": "pt"})
         (folder / f"{CONFIG}.part").write_text(json.dumps(description, indent=2) + "\n")
+        shutil.copymode(folder / f"{CONFIG}.part", folder / f"{WEIGHTS}.part")  # safetensors writes for the owner alone
         os.replace(folder / f"{WEIGHTS}.part", folder / WEIGHTS)
         os.replace(folder / f"{CONFIG}.part", folder / CONFIG)
     except (OSError, SafetensorError) as error:
+        for name in (WEIGHTS, CONFIG):
+            (folder / f"{name}.part").unlink(missing_ok=True)
         raise UserError(f"the checkpoint {folder} could not be written ({error}).") from None
     return folder
 
@@ -62,7 +66,7 @@ def write_checkpoint(
 def read_checkpoint(path: str | Path) -> Checkpoint:
     """Read a checkpoint folder, or the best checkpoint of a run folder. Runs no code from any file."""
     folder = Path(path)
-    if not (folder / CONFIG).is_file() and (folder / BEST / CONFIG).is_file():
+    if not (folder / WEIGHTS).is_file() and (folder / BEST / CONFIG).is_file():
         folder = folder / BEST
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():

@@ -59,6 +59,10 @@ class ImageModel(nn.Module, ABC):
         """Where the weights are."""
         return self.embedding.class_token.device
 
+    def stacks(self) -> list[Stack]:
+        """The encoder, and the decoder where there is one."""
+        return [module for module in self.children() if isinstance(module, Stack)]
+
     # --- representations ---
 
     def patches(self, images: Tensor) -> Float[Tensor, "b N pixels"]:

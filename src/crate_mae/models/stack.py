@@ -4,8 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from crate_mae.errors import UserError
 
@@ -47,6 +49,8 @@ class Stack(nn.Module):
         super().__init__()
         self.blocks: Sequence[Block] = nn.ModuleList(blocks)  # type: ignore[assignment]
         self.norm = norm or nn.Identity()
+        self.recompute = False
+        """Keep only what enters each layer for the backward pass, and compute the rest of it again."""
 
     def steps(self, tokens: Tokens, present: Present = None) -> Iterator[Step]:
         """Yield each layer's ``(half, full)``; ``forward`` is the last ``full`` after the final norm."""
@@ -57,7 +61,10 @@ class Stack(nn.Module):
 
     def forward(self, tokens: Tokens, present: Present = None) -> Tokens:
         for block in self.blocks:
-            tokens = block(tokens, present)
+            if self.recompute and torch.is_grad_enabled():
+                tokens = checkpoint(block, tokens, present, use_reentrant=False)
+            else:
+                tokens = block(tokens, present)
         return self.norm(tokens)
 
     def attention(self, tokens: Tokens, layer: int = -1, present: Present = None) -> Float[Tensor, "b heads n n"]:

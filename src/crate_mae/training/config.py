@@ -70,7 +70,7 @@ class RunConfig:
     compile: bool = False
     """Compile the model with torch.compile: a minute or so at the start, less time for each step on a GPU."""
     gradient_checkpointing: bool = False
-    """Keep only what enters each layer for the backward pass and compute the rest again: less memory, a third slower."""
+    """Keep only what enters each layer for the backward pass and compute the rest again: less memory, more time."""
 
     log_every: int = 10
     """Steps from one line of metrics.jsonl to the next."""
@@ -129,7 +129,7 @@ class FinetuneConfig(RunConfig):
     task: ClassVar[str] = "finetune"
 
     checkpoint: str | None = None
-    """The pretrained model; with it, ``model``, ``preset`` and ``model_settings`` are its own but for the image size."""
+    """The pretrained model; it decides the model's configuration, not ``model``, ``preset`` and ``model_settings``."""
     random: bool = False
     """Start from random weights instead: of the checkpoint's configuration where there is one."""
     image_size: Size | None = None

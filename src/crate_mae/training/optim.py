@@ -1,30 +1,64 @@
 """AdamW with decay only where it belongs, and the learning rate as a pure function of the step."""
 
 import math
+import re
 
 import torch
 from torch import nn
 
+_BLOCK = re.compile(r"encoder\.blocks\.(\d+)\.")
 
-def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """Decay on matrices; none on biases, norms, tokens and position tables."""
-    tables = {id(parameter) for name, parameter in model.named_parameters() if name.endswith("positions.table")}
-    matrices: list[nn.Parameter] = []
-    rest: list[nn.Parameter] = []
-    for parameter in model.parameters():
-        (matrices if parameter.ndim >= 2 and id(parameter) not in tables else rest).append(parameter)
-    return [{"params": matrices, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0}]
+
+def parameter_groups(model: nn.Module, weight_decay: float, layer_decay: float = 1.0) -> list[dict[str, object]]:
+    """Decay on matrices; none on biases, norms, tokens and position tables.
+
+    Each group has a ``scale``, its share of the learning rate: with ``layer_decay`` c, the head's is 1, that of
+    encoder layer l of L is c^(L + 1 - l), and the embedding's c^(L + 1).
+    """
+    names = [name for name, _ in model.named_parameters()]
+    depth = max((layer_of(name, 0) for name in names), default=0)
+    groups: dict[tuple[float, float], dict[str, object]] = {}
+    for name, parameter in model.named_parameters():
+        is_matrix = parameter.ndim >= 2 and not name.endswith("positions.table")
+        decay = weight_decay if is_matrix else 0.0
+        scale = layer_decay ** (depth + 1 - layer_of(name, depth + 1))
+        group = groups.setdefault((decay, scale), {"params": [], "weight_decay": decay, "scale": scale})
+        group["params"].append(parameter)  # type: ignore[attr-defined]
+    return list(groups.values())
+
+
+def layer_of(name: str, above: int) -> int:
+    """The encoder layer of a parameter: 0 the embedding, l block l, and ``above`` what comes after the encoder."""
+    if name.startswith("embedding."):
+        return 0
+    block = _BLOCK.match(name)
+    return int(block[1]) + 1 if block else above
 
 
 def adamw(
-    model: nn.Module, learning_rate: float, weight_decay: float, betas: tuple[float, float] = (0.9, 0.95)
+    model: nn.Module,
+    learning_rate: float,
+    weight_decay: float,
+    betas: tuple[float, float] = (0.9, 0.95),
+    layer_decay: float = 1.0,
 ) -> torch.optim.AdamW:
     """Fused AdamW over ``parameter_groups``."""
-    return torch.optim.AdamW(parameter_groups(model, weight_decay), lr=learning_rate, betas=betas, fused=True)
+    groups = parameter_groups(model, weight_decay, layer_decay)
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=betas, fused=True)
 
 
-def cosine_schedule(step: int, steps: int, warmup: int, peak: float) -> float:
-    """The learning rate of step 0 .. steps - 1: linear up to the peak, then a half cosine towards zero."""
-    if step < warmup:
-        return peak * (step + 1) / warmup
-    return peak * 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(steps - warmup, 1)))
+def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    """Each group's share of it."""
+    for group in optimiser.param_groups:
+        group["lr"] = rate * group["scale"]
+
+
+def cosine_schedule(step: int, steps: int, warmup: float, peak: float) -> float:
+    """The learning rate of step 0 .. steps - 1: linear up to the peak, then a half cosine towards zero.
+
+    ``warmup`` is the share of the steps in which it rises.
+    """
+    rise = round(steps * warmup)
+    if step < rise:
+        return peak * (step + 1) / rise
+    return peak * 0.5 * (1 + math.cos(math.pi * (step - rise) / max(steps - rise, 1)))

@@ -1,0 +1,151 @@
+"""All that a run needs to go on, written so that a kill at any moment leaves the checkpoint before it good.
+
+A checkpoint of a run is a folder that ``crate_mae.load`` reads like any other (``model.safetensors``, ``config.json``),
+and besides these has ``state.json``, what the loop remembers, and ``optimiser/``, AdamW's moments in the format of
+torch.distributed.checkpoint: in as many parts as there were processes, readable by any number of them.
+
+Nothing random is stored, since nothing random has a history: order, augmentation and masks are functions of (seed,
+epoch, sample), and all else in a step of (seed, step, process). The schedule and the place in the data are functions of
+the step.
+"""
+
+import json
+import os
+import shutil
+import warnings
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed.checkpoint as dcp
+from safetensors import SafetensorError
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+
+from crate_mae.errors import UserError
+from crate_mae.models.checkpoint import WEIGHTS, read_tensors, write_checkpoint
+from crate_mae.models.image_model import ImageModel
+from crate_mae.models.zoo import check_tensors
+from crate_mae.training.distributed import Processes, full_weights
+
+STATE = "state.json"
+OPTIMISER = "optimiser"
+PREFIX = "step-"
+
+
+@dataclass
+class State:
+    """What the loop remembers from step to step, beside weights and moments."""
+
+    step: int = 0
+    """Steps done."""
+    best: float | None = None
+    """The best value so far of the number that chooses the best checkpoint."""
+    pending: list[tuple[float, float]] = field(default_factory=list)
+    """Loss and norm of the gradient of the steps since the last line of metrics.jsonl."""
+    seconds: float = 0.0
+    """Time spent in the loop, over all starts."""
+
+
+def checkpoints_in(folder: Path) -> list[Path]:
+    """The complete checkpoints of a run, oldest first."""
+    return sorted(path for path in folder.glob(f"{PREFIX}*") if (path / STATE).is_file())
+
+
+def save(
+    folder: Path, model: ImageModel, optimiser: torch.optim.Optimizer, state: State, keep: int, processes: Processes
+) -> Path:
+    """Write a checkpoint below ``folder`` aside, rename it in one step, and delete all but the last ``keep``.
+
+    All processes call it together; each writes its own part of the moments. The weights, a quarter of the whole, are
+    brought together in one file, so that every tool can read them.
+    """
+    path = folder / f"{PREFIX}{state.step:08d}"
+    aside = folder / f".{path.name}.part"
+    weights = full_weights(model)
+    moments = get_optimizer_state_dict(model, optimiser)["state"]
+    try:
+        if processes.is_main:
+            shutil.rmtree(aside, ignore_errors=True)
+            write_checkpoint(aside, model.kind, model.config, weights, model.extras())
+            (aside / STATE).write_text(json.dumps(asdict(state)) + "\n")
+        processes.wait()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+            dcp.save({"state": moments}, checkpoint_id=aside / OPTIMISER, no_dist=processes.world == 1)
+        if processes.is_main:
+            _put(aside, path)
+            for old in checkpoints_in(folder)[:-keep]:
+                _remove(old)
+        processes.wait()
+    except (OSError, SafetensorError, CheckpointException, RuntimeError, UserError) as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        there = checkpoints_in(folder)
+        last = f"the last good one is {there[-1]}" if there else "there is none before it"
+        raise UserError(
+            f"the checkpoint of step {state.step} could not be written ({_reason(error)}); {last}: make room or choose "
+            f"another disk, and go on with --resume."
+        ) from None
+    return path
+
+
+def restore(path: Path, model: ImageModel, optimiser: torch.optim.Optimizer, processes: Processes) -> State:
+    """Bring model and optimiser to where the checkpoint was written, whatever number of processes wrote it."""
+    try:
+        state = State(**json.loads((path / STATE).read_text()))
+        tensors: dict[str, Any] = read_tensors(path / WEIGHTS)
+        check_tensors(model, tensors)
+        moments = get_optimizer_state_dict(model, optimiser)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+            dcp.load({"state": moments["state"]}, checkpoint_id=path / OPTIMISER, no_dist=processes.world == 1)
+        set_optimizer_state_dict(model, optimiser, moments)
+        set_model_state_dict(model, tensors, options=StateDictOptions(full_state_dict=True))
+    except (OSError, ValueError, TypeError, RuntimeError, CheckpointException) as error:
+        raise UserError(f"the checkpoint {path} can't be used ({_reason(error)}).") from None
+    return state
+
+
+def clean(folder: Path) -> None:
+    """Remove what a kill in the middle of a save or of a removal left behind."""
+    for left in folder.glob(".*.part"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _put(aside: Path, path: Path) -> None:
+    """Everything to the disk first, then the name; one of the same name (a damaged one) makes room."""
+    for file in [*aside.rglob("*"), aside]:
+        _flush(file)
+    if path.exists():
+        _remove(path)
+    os.rename(aside, path)
+    _flush(path.parent)
+
+
+def _remove(path: Path) -> None:
+    """Take away the name first: a folder half deleted is never taken for a checkpoint."""
+    gone = path.with_name(f".{path.name}.old.part")
+    shutil.rmtree(gone, ignore_errors=True)
+    os.rename(path, gone)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def _flush(path: Path) -> None:
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _reason(error: BaseException) -> str:
+    """One line on what went wrong; torch wraps it together with every process's traceback."""
+    if isinstance(error, CheckpointException):
+        error = next(iter(error.failures.values()))[0]
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

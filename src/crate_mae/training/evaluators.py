@@ -1,0 +1,104 @@
+"""How a run is judged while it goes on: functions from a model to (name, value), called by all processes together."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from crate_mae.data.loader import Batch, Samples, evaluation_batches
+from crate_mae.data.source import ImageSource, Part
+from crate_mae.data.transforms import Evaluation
+from crate_mae.models.config import ModelConfig
+from crate_mae.models.image_model import ImageModel
+from crate_mae.training.distributed import Processes
+from crate_mae.training.neighbours import nearest_neighbours, quick_probe
+
+BATCH = 128
+
+
+def some(source: ImageSource, most: int) -> ImageSource:
+    """At most so many images of a source, evenly spaced, so that every class has its share."""
+    if len(source) <= most:
+        return source
+    return Part(source, np.linspace(0, len(source) - 1, most).astype(np.int64))
+
+
+def as_evaluated(source: ImageSource, config: ModelConfig, mask_ratio: float) -> Samples:
+    """A source as the model sees it outside of training: resized only, with masks that are the same each time."""
+    resized = Evaluation(config.image_size, config.channels, config.mean, config.std)
+    return Samples(source, resized, config.num_patches, mask_ratio)
+
+
+@dataclass(frozen=True)
+class _Evaluator:
+    samples: dict[str, Samples]
+    """The images of each split."""
+    processes: Processes
+    workers: int
+
+    def batches(self, split: str, model: ImageModel) -> Iterator[Batch]:
+        """This process's share of a split, on its device and in the model's precision."""
+        processes = self.processes
+        for batch in evaluation_batches(self.samples[split], BATCH, processes.rank, processes.world, self.workers):
+            device, dtype = model.device, model.embedding.class_token.dtype
+            yield Batch(
+                batch.images.to(device, dtype),
+                batch.labels.to(device),
+                batch.masks.to(device),
+                batch.indices,
+                batch.bad,
+                batch.lost,
+            )
+
+    def gather(self, rows: list[Tensor], split: str) -> Tensor:
+        """One row for each image of a split, in its order."""
+        return self.processes.gather(torch.cat(rows), len(self.samples[split]))
+
+
+class Reconstruction(_Evaluator):
+    """The error of the completion on the masked patches of each split: ``SPLIT_loss``."""
+
+    def __call__(self, model: ImageModel) -> Iterator[tuple[str, float]]:
+        for split in self.samples:
+            errors = []
+            for batch in self.batches(split, model):
+                completion = model(batch.images, batch.masks)
+                masked = completion.mask.masked
+                errors.append((completion.errors * masked).sum(-1) / masked.sum(-1).clamp(min=1))
+            yield f"{split}_loss", self.gather(errors, split).mean().item()
+
+
+class Representation(_Evaluator):
+    """What is easily read off the features: accuracy on ``val`` of k nearest neighbours and of a quick linear probe.
+
+    Both learn from ``train``. The features are the mean over the patches of the encoder's output.
+    """
+
+    def __call__(self, model: ImageModel) -> Iterator[tuple[str, float]]:
+        train, test = self._features("train", model), self._features("val", model)
+        yield "knn_accuracy", nearest_neighbours(*train, *test)
+        yield "probe_accuracy", quick_probe(*train, *test)
+
+    def _features(self, split: str, model: ImageModel) -> tuple[Float[Tensor, "n d"], Int[Tensor, " n"]]:
+        rows, labels = [], []
+        for batch in self.batches(split, model):
+            rows.append(model.features(batch.images, pool="mean").float())
+            labels.append(batch.labels)
+        return self.gather(rows, split), self.gather(labels, split)
+
+
+class Accuracy(_Evaluator):
+    """The share of each split that the classifier gets right, in per cent, and its cross entropy."""
+
+    def __call__(self, model: ImageModel) -> Iterator[tuple[str, float]]:
+        for split in self.samples:
+            right, losses = [], []
+            for batch in self.batches(split, model):
+                scores = model(batch.images)
+                right.append((scores.argmax(-1) == batch.labels).float())
+                losses.append(torch.nn.functional.cross_entropy(scores, batch.labels, reduction="none"))
+            yield f"{split}_accuracy", 100 * self.gather(right, split).mean().item()
+            yield f"{split}_loss", self.gather(losses, split).mean().item()

@@ -1,0 +1,50 @@
+"""Supervised training of a whole model, from a checkpoint or from random weights on the same protocol."""
+
+from dataclasses import replace
+
+import torch
+
+from crate_mae.data.source import ImageSource
+from crate_mae.errors import UserError
+from crate_mae.models.classifier import Classifier
+from crate_mae.models.zoo import load
+from crate_mae.training.config import FinetuneConfig
+from crate_mae.training.distributed import Processes
+from crate_mae.training.evaluators import Accuracy, as_evaluated, some
+from crate_mae.training.launch import augmented
+from crate_mae.training.loop import Job
+from crate_mae.training.objectives import Classifying, drop_path
+
+
+def finetuning(config: FinetuneConfig, training: ImageSource, validation: ImageSource, processes: Processes) -> Job:
+    """A classifier and how it is trained; ``launch(finetuning, config, out)`` runs it."""
+    if not training.class_names:
+        raise UserError(f"fine-tuning needs labels, and {config.data} has none; sort the images into class folders.")
+    model = starting_model(config, training.class_names)
+    drop_path(model, config.drop_path)
+    judged = as_evaluated(some(validation, config.evaluation_images), model.config, mask_ratio=0)
+    return Job(
+        config,
+        Classifying(model, config.mixup, config.label_smoothing),
+        augmented(training, config, model.config),
+        [Accuracy({"val": judged}, processes, config.workers)],
+        chooses="val_accuracy",
+        lower_is_better=False,
+        layer_decay=config.layer_decay,
+    )
+
+
+def starting_model(config: FinetuneConfig, class_names: tuple[str, ...]) -> Classifier:
+    """A classifier on the checkpoint's weights, or with random ones of the same shape."""
+    generator = torch.Generator().manual_seed(config.seed)
+    if config.checkpoint is None:
+        if not config.random:
+            raise UserError("say what to start from: --checkpoint RUN, or --random for random weights.")
+        shape = config.model_config()
+        if config.image_size:
+            shape = replace(shape, image_size=config.image_size)
+        return Classifier(shape, class_names, generator)
+    pretrained = load(config.checkpoint, config.image_size)
+    if config.random:
+        return Classifier(pretrained.config, class_names, generator)
+    return Classifier.on(pretrained, class_names, generator)

@@ -1,0 +1,94 @@
+"""From a configuration to a run that goes: what pretraining and fine-tuning have in common."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from crate_mae.data.datasets import open_dataset
+from crate_mae.data.loader import Samples
+from crate_mae.data.source import ImageSource
+from crate_mae.data.transforms import Augmentation
+from crate_mae.device import Device
+from crate_mae.models.config import ModelConfig
+from crate_mae.training.config import Config, RunConfig
+from crate_mae.training.distributed import Processes, joined
+from crate_mae.training.loop import Job, Outcome, train
+from crate_mae.training.run import Run
+
+Prepare = Callable[[Config, ImageSource, ImageSource, Processes], Job]
+"""From a configuration, training and validation images to a job."""
+
+
+def launch(
+    prepare: Prepare[Config],
+    config: Config,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    device: Device = "auto",
+    shard: bool = False,
+    download: bool = False,
+    tensorboard: bool = False,
+    console: Console | None = None,
+) -> Outcome:
+    """Start a run in the folder ``out``, or go on with the one that is there, and train until it ends or is stopped."""
+    run = Run(Path(out))
+    with joined(device, shard) as processes:
+        console = console or Console()
+        if not processes.is_main:
+            console = Console(quiet=True)
+        run.admit(config, resume)
+        training, validation = processes.main_first(lambda: open_splits(config, download))
+        job = prepare(config, training, validation, processes)
+        if processes.is_main:
+            run.begin(config, job.objective.model.config, training)
+        processes.wait()
+        _say(console, heading(job, processes))
+        outcome = train(job, run, processes, console, tensorboard)
+        _say(console, ending(outcome, run, config))
+        return outcome
+
+
+def open_splits(config: RunConfig, download: bool) -> tuple[ImageSource, ImageSource]:
+    """The images to learn from and those to be judged by."""
+    root = Path(config.data_root) if config.data_root else None
+    return open_dataset(config.data, "train", root, download), open_dataset(config.data, "val", root, download)
+
+
+def augmented(source: ImageSource, config: RunConfig, model: ModelConfig, mask_ratio: float = 0.75) -> Samples:
+    """The training images as a run sees them."""
+    transform = Augmentation(
+        model.image_size,
+        model.channels,
+        model.mean,
+        model.std,
+        crop_area=config.crop_area,
+        flip=config.flip,
+        randaugment=config.randaugment,
+    )
+    return Samples(source, transform, model.num_patches, mask_ratio, config.seed)
+
+
+def heading(job: Job, processes: Processes) -> str:
+    """What is about to happen."""
+    config, images = job.config, len(job.samples)
+    where = str(processes.device)
+    if processes.world > 1:
+        where = f"{processes.world} processes on {processes.device.type}{', sharded' if processes.shard else ''}"
+    return (
+        f"{config.task} {config.recipe}: {job.parameters:,} parameters, {images:,} images of {config.data}, "
+        f"{config.steps:,} steps of {config.batch} ({config.steps * config.batch / images:.1f} epochs), {where}."
+    )
+
+
+def ending(outcome: Outcome, run: Run, config: RunConfig) -> str:
+    """What came of it, and the next command."""
+    if outcome.finished:
+        return f"Done: {outcome.step:,} steps. Best checkpoint: {run.best}"
+    again = f"crate-mae {config.task} --out {run.path} --resume"
+    return f"Stopped after step {outcome.step:,} of {config.steps:,}; nothing is lost. Go on with: {again}"
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True, markup=False)

@@ -1,0 +1,278 @@
+"""The one training loop: step, watch, log, evaluate, save, stop. Pretraining and fine-tuning give it a job."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from crate_mae.data.loader import Batch, Samples, training_batches
+from crate_mae.data.transforms import sample_generator
+from crate_mae.errors import UserError
+from crate_mae.models.image_model import ImageModel
+from crate_mae.progress import progress
+from crate_mae.training import checkpoint
+from crate_mae.training.checkpoint import State, checkpoints_in
+from crate_mae.training.config import RunConfig
+from crate_mae.training.distributed import Processes, join, part_of_a_step, whole
+from crate_mae.training.interruption import interruption
+from crate_mae.training.objectives import Objective
+from crate_mae.training.optim import adamw, cosine_schedule, set_learning_rate
+from crate_mae.training.run import Run
+from crate_mae.training.tensorboard import Board
+
+Evaluator = Callable[[ImageModel], Iterator[tuple[str, float]]]
+"""From a model to (name, value): the loop knows nothing else about it. All processes call it together."""
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.float32, "float64": torch.float64}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is trained, on what, and how it is judged."""
+
+    config: RunConfig
+    objective: Objective
+    samples: Samples
+    evaluators: Sequence[Evaluator]
+    chooses: str
+    """The name of the value that chooses the best checkpoint."""
+    lower_is_better: bool
+    layer_decay: float = 1.0
+    draw: Callable[[ImageModel, Path], None] | None = None
+    """Draws a picture of how it stands to a PNG file."""
+
+    @property
+    def parameters(self) -> int:
+        return self.objective.model.num_parameters
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    step: int
+    finished: bool
+    """Whether all steps are done; otherwise somebody asked it to stop."""
+
+
+def train(job: Job, run: Run, processes: Processes, console: Console, tensorboard: bool = False) -> Outcome:
+    """Train from the newest good checkpoint of the run, or from the start, to the last step or until asked to stop."""
+    config = job.config
+    model = job.objective.model
+    job.objective.to(processes.device, DTYPES[config.precision])
+    for stack in model.stacks():
+        stack.recompute = config.gradient_checkpointing
+    joined = join(job.objective, processes)
+    if config.compile:
+        joined.compile()
+    optimiser = adamw(model, config.learning_rate, config.weight_decay, config.betas, job.layer_decay)
+    state = resume(run, model, optimiser, processes, console)
+    saved = state.step
+    watch = Watch(job, run, state, processes)
+    batches = training_batches(
+        job.samples,
+        config.batch,
+        range(state.step, config.steps),
+        processes.rank,
+        processes.world,
+        config.accumulation,
+        config.workers,
+        config.max_bad,
+    )
+    with (
+        run.logging(),
+        interruption() as stop,
+        progress(config.task, config.steps, console, done=state.step) as advance,
+        Board(run.path, state.step, on=tensorboard and processes.is_main) as board,
+    ):
+        watch.board, watch.console = board, console
+        if state.step == 0:
+            watch.evaluate(0)
+        for step in range(state.step, config.steps):
+            rate = cosine_schedule(step, config.steps, config.warmup, config.learning_rate)
+            set_learning_rate(optimiser, rate)
+            seed_step(config.seed, step, processes.rank)
+            loss, norm = take_step(joined, optimiser, list(islice(batches, config.accumulation)), config, processes)
+
+            done = step + 1
+            watch.stepped(loss, norm)
+            last, asked = done == config.steps, processes.any(stop.asked)
+            due = last or asked or done % config.checkpoint_every == 0
+            if done % config.log_every == 0 or last:
+                watch.log(done, rate)
+            if last or done % config.evaluate_every == 0:
+                watch.evaluate(done)
+            if due:
+                watch.settle()
+                state = watch.state(done)
+                checkpoint.save(run.checkpoints, model, optimiser, state, config.keep, processes)
+                saved = done
+            advance(watch.words)
+            if asked and not last:
+                break
+    return Outcome(saved, saved == config.steps)
+
+
+def resume(
+    run: Run, model: ImageModel, optimiser: torch.optim.Optimizer, processes: Processes, console: Console
+) -> State:
+    """The state of the newest checkpoint that can be read, and model and optimiser with it; a new one without any."""
+    processes.wait()
+    if processes.is_main:
+        checkpoint.clean(run.checkpoints)
+    for path in reversed(checkpoints_in(run.checkpoints)):
+        try:
+            state = checkpoint.restore(path, model, optimiser, processes)
+        except UserError as error:
+            console.print(f"{error} Going on from the one before it.", highlight=False, soft_wrap=True)
+            continue
+        break
+    else:
+        state = State()
+    processes.wait()
+    if processes.is_main:
+        run.rewind(state.step)
+        run.note_start(state.step, processes.world, processes.device)
+    return state
+
+
+def seed_step(seed: int, step: int, rank: int) -> None:
+    """Whatever a step draws from torch's own generators (drop path, mixup) is a function of these three alone."""
+    torch.manual_seed(sample_generator(seed, step, rank, -1).initial_seed())
+
+
+def take_step(
+    joined: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    parts: Sequence[Batch],
+    config: RunConfig,
+    processes: Processes,
+) -> tuple[Tensor, Tensor]:
+    """One step of the optimiser on the parts of a batch; the mean loss of this process, and the gradient's norm."""
+    joined.train()
+    device, dtype = processes.device, DTYPES[config.precision]
+    loss = torch.zeros((), device=device, dtype=dtype)
+    for number, part in enumerate(parts, start=1):
+        images = part.images.to(device, dtype, non_blocking=True)
+        labels, masks = (tensor.to(device, non_blocking=True) for tensor in (part.labels, part.masks))
+        with part_of_a_step(joined, last=number == len(parts)):
+            with torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):
+                share = joined(images, labels, masks) / len(parts)
+            share.backward()
+        loss += share.detach()
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    norm = nn.utils.clip_grad_norm_(parameters, math.inf if config.clip is None else config.clip)
+    optimiser.step()
+    optimiser.zero_grad()
+    return loss, norm.full_tensor() if isinstance(norm, torch.distributed.tensor.DTensor) else norm
+
+
+@dataclass
+class Watch:
+    """What is seen of a run: losses as they come, metrics, evaluations, the best checkpoint, pictures."""
+
+    job: Job
+    run: Run
+    began: State
+    processes: Processes
+    board: Board = field(init=False)
+    console: Console = field(init=False)
+    words: str = ""
+    """The line that goes with the progress bar."""
+
+    def __post_init__(self) -> None:
+        self.best = self.began.best
+        self.settled = list(self.began.pending)
+        self.fresh: list[Tensor] = []
+        """Losses and norms still on the device: reading each one would wait for it."""
+        self.step = self.began.step
+        self.clock = self.lap = time.monotonic()
+        self.lap_step = self.step
+
+    def stepped(self, loss: Tensor, norm: Tensor) -> None:
+        """Take note of a step."""
+        self.step += 1
+        self.fresh.append(torch.stack([loss, norm.to(loss)]))
+
+    def settle(self) -> None:
+        """Bring losses and norms from the device, as the mean over processes; stop where one is not finite."""
+        if not self.fresh:
+            return
+        pairs = self.processes.mean(torch.stack(self.fresh)).tolist()
+        first = self.step - len(pairs)
+        for step, (loss, norm) in enumerate(pairs, start=first):
+            if not (math.isfinite(loss) and math.isfinite(norm)):
+                self._stop_at(step, loss, norm)
+        self.settled += [(loss, norm) for loss, norm in pairs]
+        self.fresh = []
+
+    def _stop_at(self, step: int, loss: float, norm: float) -> None:
+        config = self.job.config
+        rate = cosine_schedule(step, config.steps, config.warmup, config.learning_rate)
+        there = checkpoints_in(self.run.checkpoints)
+        last = f"the last good checkpoint is {there[-1]}" if there else "there is no checkpoint before it"
+        what = f"the loss is {loss}" if not math.isfinite(loss) else f"the gradient's norm is {norm}"
+        raise UserError(
+            f"{what} at step {step + 1} with the learning rate {rate:.3g}; {last}. Start anew with a lower "
+            "learning_rate or a smaller clip."
+        )
+
+    def log(self, done: int, rate: float) -> None:
+        """A line of metrics: means since the one before it."""
+        self.settle()
+        losses, norms = zip(*self.settled, strict=True)
+        now = time.monotonic()
+        batch = self.job.config.batch
+        speed = batch * (done - self.lap_step) / max(now - self.lap, 1e-9)
+        self.lap, self.lap_step = now, done
+        values = {
+            "loss": sum(losses) / len(losses),
+            "gradient_norm": sum(norms) / len(norms),
+            "learning_rate": rate,
+            "epoch": done * batch / len(self.job.samples),
+            "images_per_second": round(speed, 1),
+            "seconds": round(self.seconds, 1),
+        }
+        self.settled = []
+        self.words = f"loss {values['loss']:.4f}  {speed:,.0f} images/s"
+        self._write(done, values)
+
+    def evaluate(self, done: int) -> None:
+        """Every evaluator's values, the best checkpoint and a picture."""
+        self.settle()
+        config, began = self.job.config, time.monotonic()
+        model = whole(self.job.objective.model, self.processes).eval()
+        with torch.no_grad():
+            values = dict(pair for evaluator in self.job.evaluators for pair in evaluator(model))
+        value = values[self.job.chooses]
+        is_best = self.best is None or (value < self.best if self.job.lower_is_better else value > self.best)
+        self.best = value if is_best else self.best
+        if self.processes.is_main:
+            if is_best:
+                model.save(self.run.best)
+            if self.job.draw:
+                self.job.draw(model, self.run.pictures / f"step-{done:08d}.png")
+        self._write(done, values)
+        shown = ", ".join(f"{name.replace('_', ' ')} {number:.4g}" for name, number in values.items())
+        self.console.print(f"step {done} of {config.steps}: {shown}", highlight=False, soft_wrap=True)
+        self.lap += time.monotonic() - began  # images/s is of training alone
+
+    def state(self, done: int) -> State:
+        """What a checkpoint of this step remembers."""
+        return State(done, self.best, self.settled, round(self.seconds, 1))
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in the loop, over all starts."""
+        return self.began.seconds + time.monotonic() - self.clock
+
+    def _write(self, done: int, values: dict[str, float]) -> None:
+        if self.processes.is_main:
+            self.run.write(done, values)
+            self.board.write(done, values)

@@ -1,0 +1,87 @@
+"""What a run minimises: a module from a batch to a scalar, which the loop may join over processes or compile."""
+
+from abc import ABC, abstractmethod
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from crate_mae.models.autoencoder import MaskedAutoencoder
+from crate_mae.models.classifier import Classifier
+from crate_mae.models.image_model import ImageModel
+
+
+class Objective(nn.Module, ABC):
+    """A model and its loss."""
+
+    model: ImageModel
+
+    @abstractmethod
+    def forward(
+        self, images: Float[Tensor, "b c H W"], labels: Int[Tensor, " b"], masks: Bool[Tensor, "b n"]
+    ) -> Float[Tensor, ""]:
+        """The mean loss over the batch."""
+
+
+class Completing(Objective):
+    """The error of the completion on the masked patches."""
+
+    def __init__(self, model: MaskedAutoencoder):
+        super().__init__()
+        self.model: MaskedAutoencoder = model
+
+    def forward(
+        self, images: Float[Tensor, "b c H W"], labels: Int[Tensor, " b"], masks: Bool[Tensor, "b n"]
+    ) -> Float[Tensor, ""]:
+        return self.model(images, masks).loss
+
+
+class Classifying(Objective):
+    """Cross entropy, with smoothed labels and mixed pairs where asked for.
+
+    Mixup (Zhang et al., 2018): x = a x_i + (1 - a) x_j and the same of the labels, a ~ Beta(mixup, mixup), j a
+    permutation of the batch; one a for a batch.
+    """
+
+    def __init__(self, model: Classifier, mixup: float = 0.0, label_smoothing: float = 0.0):
+        super().__init__()
+        self.model: Classifier = model
+        self.mixup, self.label_smoothing = mixup, label_smoothing
+
+    def forward(
+        self, images: Float[Tensor, "b c H W"], labels: Int[Tensor, " b"], masks: Bool[Tensor, "b n"]
+    ) -> Float[Tensor, ""]:
+        if not self.training or self.mixup == 0:
+            return self._loss(self.model(images), labels)
+        share = torch.distributions.Beta(self.mixup, self.mixup).sample().item()
+        partner = torch.randperm(len(images)).to(images.device)
+        scores = self.model(share * images + (1 - share) * images[partner])
+        return share * self._loss(scores, labels) + (1 - share) * self._loss(scores, labels[partner])
+
+    def _loss(self, scores: Float[Tensor, "b classes"], labels: Int[Tensor, " b"]) -> Float[Tensor, ""]:
+        smoothing = self.label_smoothing if self.training else 0.0
+        return F.cross_entropy(scores, labels, label_smoothing=smoothing)
+
+
+def drop_path(model: ImageModel, rate: float) -> None:
+    """Stochastic depth: while training, a sample skips encoder layer l of L with probability ``rate`` l / L.
+
+    z' = z + (f(z) - z) b / (1 - p) with b ~ Bernoulli(1 - p) for each sample: f(z) on average, whatever the family of
+    the layer; so the layers themselves know nothing of it.
+    """
+    if rate == 0:
+        return
+    depth = len(model.encoder.blocks)
+    for number, block in enumerate(model.encoder.blocks, start=1):
+        block.register_forward_hook(_skip(rate * number / depth))
+
+
+def _skip(rate: float):  # type: ignore[no-untyped-def]
+    def hook(block: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        if not block.training:
+            return output
+        keep = (torch.rand(len(output), 1, 1) >= rate).to(output) / (1 - rate)
+        return torch.lerp(inputs[0], output, keep)
+
+    return hook

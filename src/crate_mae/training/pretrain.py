@@ -1,0 +1,56 @@
+"""Masked autoencoding of a set of images."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from crate_mae import figures
+from crate_mae.analysis.completion import completion_panels
+from crate_mae.data.loader import Samples, evaluation_batches
+from crate_mae.data.source import ImageSource
+from crate_mae.models.autoencoder import MaskedAutoencoder
+from crate_mae.models.image_model import ImageModel
+from crate_mae.training.config import PretrainConfig
+from crate_mae.training.distributed import Processes
+from crate_mae.training.evaluators import Reconstruction, Representation, as_evaluated, some
+from crate_mae.training.launch import augmented
+from crate_mae.training.loop import Evaluator, Job
+from crate_mae.training.objectives import Completing
+
+
+def pretraining(config: PretrainConfig, training: ImageSource, validation: ImageSource, processes: Processes) -> Job:
+    """A new masked autoencoder and how it is trained; ``launch(pretraining, config, out)`` runs it."""
+    model = MaskedAutoencoder(config.model_config(), torch.Generator().manual_seed(config.seed))
+    samples = {
+        split: as_evaluated(some(source, config.evaluation_images), model.config, config.mask_ratio)
+        for split, source in (("train", training), ("val", validation))
+    }
+    evaluators: list[Evaluator] = [Reconstruction(samples, processes, config.workers)]
+    if training.class_names and validation.class_names:
+        evaluators.append(Representation(samples, processes, config.workers))
+    drawn = some(validation, config.pictures) if config.pictures else None
+    return Job(
+        config,
+        Completing(model),
+        augmented(training, config, model.config, config.mask_ratio),
+        evaluators,
+        chooses="val_loss",
+        lower_is_better=True,
+        draw=Completions(as_evaluated(drawn, model.config, config.mask_ratio)) if drawn else None,
+    )
+
+
+@dataclass(frozen=True)
+class Completions:
+    """Draws a few images masked, completed and original; the same images and masks each time."""
+
+    samples: Samples
+
+    def __call__(self, model: ImageModel, path: Path) -> None:
+        assert isinstance(model, MaskedAutoencoder)
+        batch = next(evaluation_batches(self.samples, len(self.samples)))
+        dtype = model.embedding.class_token.dtype
+        panels = completion_panels(model, batch.images.to(model.device, dtype), batch.masks.to(model.device))
+        figure = figures.completions(panels.masked, panels.completed, panels.original, panels.errors, panels.caption)
+        figures.save(figure, path)

@@ -1,0 +1,238 @@
+"""The folder of a run: what was asked for, what came of it, and how to go on."""
+
+import hashlib
+import json
+import logging
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from crate_mae.data.source import ImageSource
+from crate_mae.errors import UserError
+from crate_mae.models.checkpoint import BEST
+from crate_mae.models.config import ModelConfig
+from crate_mae.training.config import Config, RunConfig, override
+
+FORMAT = "crate-mae run"
+FREE_TO_CHANGE = {
+    "data",
+    "data_root",
+    "workers",
+    "max_bad",
+    "compile",
+    "gradient_checkpointing",
+    "accumulation",
+    "log_every",
+    "evaluate_every",
+    "checkpoint_every",
+    "keep",
+    "evaluation_images",
+    "pictures",
+    "checkpoint",
+    "steps",
+}
+"""What a resumed run may set anew; all else would make it another run. (Another number of steps bends the schedule.)"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder.
+
+    ``config.json``     what was asked for, and of which commit
+    ``starts.jsonl``    when, how and on what it was started and resumed
+    ``metrics.jsonl``   one object a line, each with its step
+    ``log.txt``         images that could not be read, and the like
+    ``checkpoints/``    ``best``, and ``step-NNNNNNNN`` for the last few
+    ``pictures/``       completions as training goes
+    """
+
+    path: Path
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / BEST.parent
+
+    @property
+    def best(self) -> Path:
+        return self.path / BEST
+
+    @property
+    def pictures(self) -> Path:
+        return self.path / "pictures"
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    def settings(self) -> dict[str, Any] | None:
+        """What ``config.json`` says, or None where there is no run yet."""
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError(f"{self.path} is a file; a run is a folder: choose another --out.")
+        if not self.config.exists():
+            return None
+        try:
+            stored = json.loads(self.config.read_text())
+        except (OSError, ValueError):
+            raise UserError(f"{self.config} can't be read as JSON; take another --out.") from None
+        if not isinstance(stored, dict) or stored.get("format") != FORMAT:
+            raise UserError(f"{self.path} holds something else than a run; choose another --out.")
+        return stored
+
+    def check_task(self, kind: type[RunConfig]) -> None:
+        """Refuse to go on with a run of another task."""
+        stored = self.settings()
+        if stored and stored["task"] != kind.task:
+            raise UserError(f"{self.path} holds a run of {stored['task']}, not of {kind.task}; choose another --out.")
+
+    def admit(self, config: RunConfig, resume: bool) -> None:
+        """Refuse a run that would overwrite the one that is there, or go on with it as another."""
+        stored = self.settings()
+        if stored is None:
+            return
+        self.check_task(type(config))
+        if not resume:
+            raise UserError(f"{self.path} holds a run already; go on with it by --resume, or choose another --out.")
+        before = type(config)(**stored["settings"])
+        for item in fields(config):
+            old, new = getattr(before, item.name), getattr(config, item.name)
+            if old != new and item.name not in FREE_TO_CHANGE:
+                raise UserError(
+                    f"{self.path} was started with {item.name}={old} and can't go on with {new}; leave it, or choose "
+                    "another --out."
+                )
+
+    def begin(self, config: RunConfig, model: ModelConfig, source: ImageSource) -> None:
+        """Write ``config.json`` where there is none; where there is, hold its images against these."""
+        images = {"images": len(source), "fingerprint": fingerprint(source)}
+        stored = self.settings()
+        if stored is not None and stored["training_images"] != images:
+            raise UserError(
+                f"{self.path} was trained on {stored['training_images']['images']} images and --data {config.data} has "
+                f"{len(source)} or others; give the same images, or choose another --out."
+            )
+        description = {
+            "format": FORMAT,
+            "task": config.task,
+            "commit": stored["commit"] if stored else commit(),
+            "written_by": f"crate-mae {version('crate-mae')}",
+            "settings": config.to_dict(),
+            "model": model.to_dict(),
+            "training_images": images,
+        }
+        for folder in (self.checkpoints, self.pictures):
+            folder.mkdir(parents=True, exist_ok=True)
+        _replace(self.config, json.dumps(description, indent=2) + "\n")
+
+    def note_start(self, step: int, processes: int, device: torch.device) -> None:
+        """A line on this start."""
+        line = {
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "step": step,
+            "command": shlex.join(sys.argv),
+            "commit": commit(),
+            "crate-mae": version("crate-mae"),
+            "torch": torch.__version__,
+            "processes": processes,
+            "device": str(device),
+            "threads": torch.get_num_threads(),
+        }
+        _append(self.path / "starts.jsonl", line)
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """A line of metrics."""
+        _append(self.metrics, {"step": step, **values})
+
+    def read(self) -> list[dict[str, float]]:
+        """The metrics so far; a line that a kill cut short does not count."""
+        if not self.metrics.exists():
+            return []
+        lines = []
+        for text in self.metrics.read_text().splitlines():
+            try:
+                lines.append(json.loads(text))
+            except ValueError:
+                continue
+        return lines
+
+    def rewind(self, step: int) -> None:
+        """Forget metrics of steps that a kill has undone: they will be written again."""
+        lines = self.read()
+        kept = [json.dumps(line) + "\n" for line in lines if line["step"] <= step]
+        if lines:
+            _replace(self.metrics, "".join(kept))
+
+    @contextmanager
+    def logging(self) -> Iterator[None]:
+        """Warnings of this package go to ``log.txt`` too."""
+        handler = logging.FileHandler(self.path / "log.txt", delay=True)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        log = logging.getLogger("crate_mae")
+        log.addHandler(handler)
+        try:
+            yield
+        finally:
+            log.removeHandler(handler)
+            handler.close()
+
+
+def configured(run: Run, recipe: Config | None, settings: Iterable[str], kind: type[Config]) -> Config:
+    """The configuration of the run that is there, or else the recipe's, with ``settings`` (``key=value``) applied."""
+    stored = run.settings()
+    if stored is None:
+        if recipe is None:
+            raise UserError(f"{run.path} holds no run to go on with; choose a --recipe to start one.")
+        return override(recipe, settings)
+    run.check_task(kind)
+    before = kind(**stored["settings"])
+    if recipe is not None and recipe.recipe != before.recipe:
+        raise UserError(f"{run.path} was started with --recipe {before.recipe}; resume it with that, or without.")
+    return override(before, settings)
+
+
+def fingerprint(source: ImageSource) -> str:
+    """What the order of a run hangs on: the images' names in their order, wherever they lie."""
+    digest = hashlib.blake2b(digest_size=12)
+    for index in range(len(source)):
+        digest.update(source.key(index).encode("utf-8", "surrogateescape") + b"\0")
+    return digest.hexdigest()
+
+
+def commit() -> str | None:
+    """The commit of the code that runs, with + where files differ from it; None where it is no checkout."""
+    here = Path(__file__).parent
+    try:
+        words = ["git", "-C", str(here), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip() or None
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _append(path: Path, line: dict[str, Any]) -> None:
+    try:
+        with path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+    except OSError as error:
+        raise UserError(f"{path} could not be written ({error.strerror}); make room and go on with --resume.") from None
+
+
+def _replace(path: Path, text: str) -> None:
+    aside = path.with_name(f".{path.name}.part")
+    try:
+        aside.write_text(text)
+        os.replace(aside, path)
+    except OSError as error:
+        raise UserError(f"{path} could not be written ({error.strerror}); make room or choose another --out.") from None
