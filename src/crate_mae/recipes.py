@@ -126,7 +126,7 @@ def cifar10_cpu() -> PretrainConfig:
         model="crate_mae_tiny",
         model_settings={"image_size": (32, 32), "patch_size": (4, 4), "dim": 192, "depth": 4, "heads": 6},
         data="cifar10",
-        steps=6000,
+        steps=4500,
         batch=128,
         learning_rate=1e-3,
         weight_decay=0.05,
@@ -135,7 +135,7 @@ def cifar10_cpu() -> PretrainConfig:
         randaugment=None,
         evaluate_every=500,
         checkpoint_every=250,
-        evaluation_images=4000,
+        evaluation_images=2000,
     )
 
 
