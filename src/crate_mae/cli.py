@@ -182,15 +182,13 @@ def pretrain(
     """
     from crate_mae.recipes import PRETRAIN, find
     from crate_mae.training.config import PretrainConfig
-    from crate_mae.training.launch import launch
-    from crate_mae.training.pretrain import pretraining
+    from crate_mae.training.pretrain import pretrain as run
     from crate_mae.training.run import Run, configured
 
     named = find(recipe, PRETRAIN) if recipe else None
     settings = (*_data_settings(data, data_root), *set_)
     config = configured(Run(out), named, settings, PretrainConfig)
-    launch(
-        pretraining,
+    run(
         config,
         out,
         resume=resume,
@@ -233,8 +231,7 @@ def finetune(
     """
     from crate_mae.recipes import FINETUNE, find
     from crate_mae.training.config import FinetuneConfig
-    from crate_mae.training.finetune import finetuning
-    from crate_mae.training.launch import launch
+    from crate_mae.training.finetune import finetune as run
     from crate_mae.training.run import Run, configured
 
     named = find(recipe, FINETUNE) if recipe else None
@@ -242,8 +239,7 @@ def finetune(
     start += ["random=true"] if random else []
     settings = (*start, *_data_settings(data, data_root), *set_)
     config = configured(Run(out), named, settings, FinetuneConfig)
-    launch(
-        finetuning,
+    run(
         config,
         out,
         resume=resume,

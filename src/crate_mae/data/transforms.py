@@ -8,6 +8,7 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
@@ -48,9 +49,12 @@ class Transform(ABC):
 
     def normalised(self, image: Image.Image) -> Float[Tensor, "c H W"]:
         """Resized (both sides) where it is not of the size yet, less the mean, over the deviation."""
-        pixels = images.to_tensor(image, self.channels, self.size)
-        mean, std = images.statistics(self.mean, self.std, pixels)
-        return pixels.sub_(mean).div_(std)
+        mean, std = self._statistics
+        return images.to_tensor(image, self.channels, self.size).sub_(mean).div_(std)
+
+    @cached_property
+    def _statistics(self) -> tuple[Tensor, Tensor]:
+        return images.statistics(self.mean, self.std, torch.zeros(()))
 
 
 @dataclass(frozen=True)

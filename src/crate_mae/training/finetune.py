@@ -1,6 +1,8 @@
 """Supervised training of a whole model, from a checkpoint or from random weights on the same protocol."""
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -11,13 +13,18 @@ from crate_mae.models.zoo import load
 from crate_mae.training.config import FinetuneConfig
 from crate_mae.training.distributed import Processes
 from crate_mae.training.evaluators import Accuracy, as_evaluated, some
-from crate_mae.training.launch import augmented
-from crate_mae.training.loop import Job
+from crate_mae.training.launch import augmented, launch
+from crate_mae.training.loop import Job, Outcome
 from crate_mae.training.objectives import Classifying, drop_path
 
 
+def finetune(config: FinetuneConfig, out: str | Path, **options: Any) -> Outcome:
+    """Train a classifier in the run folder ``out``; the options are those of ``launch``."""
+    return launch(finetuning, config, out, **options)
+
+
 def finetuning(config: FinetuneConfig, training: ImageSource, validation: ImageSource, processes: Processes) -> Job:
-    """A classifier and how it is trained; ``launch(finetuning, config, out)`` runs it."""
+    """A classifier and how it is trained."""
     if not training.class_names:
         raise UserError(f"fine-tuning needs labels, and {config.data} has none; sort the images into class folders.")
     model = starting_model(config, training.class_names)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -14,13 +15,18 @@ from crate_mae.models.image_model import ImageModel
 from crate_mae.training.config import PretrainConfig
 from crate_mae.training.distributed import Processes
 from crate_mae.training.evaluators import Reconstruction, Representation, as_evaluated, some
-from crate_mae.training.launch import augmented
-from crate_mae.training.loop import Evaluator, Job
+from crate_mae.training.launch import augmented, launch
+from crate_mae.training.loop import Evaluator, Job, Outcome
 from crate_mae.training.objectives import Completing
 
 
+def pretrain(config: PretrainConfig, out: str | Path, **options: Any) -> Outcome:
+    """Pretrain a masked autoencoder in the run folder ``out``; the options are those of ``launch``."""
+    return launch(pretraining, config, out, **options)
+
+
 def pretraining(config: PretrainConfig, training: ImageSource, validation: ImageSource, processes: Processes) -> Job:
-    """A new masked autoencoder and how it is trained; ``launch(pretraining, config, out)`` runs it."""
+    """A new masked autoencoder and how it is trained."""
     model = MaskedAutoencoder(config.model_config(), torch.Generator().manual_seed(config.seed))
     samples = {
         split: as_evaluated(some(source, config.evaluation_images), model.config, config.mask_ratio)
