@@ -9,6 +9,7 @@ from rich.console import Console
 import crate_mae
 from crate_mae.cli import main
 from crate_mae.demo import Digits, Probe, summary
+from crate_mae.training.probe import Strength
 
 PARTS = ["checkpoints/best/model.safetensors", "completions.png", "training.png", "probe.png", "layers.png"]
 
@@ -60,8 +61,9 @@ def test_the_digits_are_split_cleanly() -> None:
 
 def test_the_words_say_what_the_numbers_do() -> None:
     def words(error: float, accuracy: float) -> str:
-        others = {"untrained network": Probe(50.0, 1), "raw pixels": Probe(90.0, 1)}
-        return " ".join(summary(error, 0.5, others | {"pretrained CRATE-MAE": Probe(accuracy, 1)}))
+        accuracies = {"untrained network": 50.0, "raw pixels": 90.0, "pretrained CRATE-MAE": accuracy}
+        probes = {name: Probe((Strength(1.0, 50.0, value, True, 1),)) for name, value in accuracies.items()}
+        return " ".join(summary(error, 0.5, probes))
 
     assert "0.400, below the 0.500" in words(0.4, 92.0)
     assert "2.0 points above raw pixels" in words(0.4, 92.0)

@@ -287,11 +287,68 @@ def data_check(data: tyro.conf.Positional[str], data_root: Path | None = None, w
         sys.exit(1)
 
 
+def probe(
+    checkpoint: tyro.conf.Positional[Path],
+    data: str,
+    data_root: Path | None = None,
+    download: bool = False,
+    layer: tyro.conf.UseAppendAction[tuple[Literal["all"] | int, ...]] = (),
+    pool: Literal["cls", "mean", "both"] = "cls",
+    pixels: bool = False,
+    out: Path | None = None,
+    seed: int = 0,
+    batch: int = 256,
+    workers: int | None = None,
+    device: Device = "auto",
+) -> None:
+    """Probe a frozen model: logistic regression and nearest neighbours on its features of labelled images.
+
+    C is chosen on a validation split; the paper's protocol, the best C on the test set, stands beside it. Features are
+    kept in OUT/features and not computed again.
+
+    Args:
+        checkpoint: A checkpoint folder, or a run folder.
+        data: A name (digits, cifar10, cifar100, flowers102, oxford_pets, imagenette, imagenet), a folder or shards.
+        data_root: Where named sets are; data/ unless given.
+        download: Fetch a named set that is not there.
+        layer: 0 for the embedding, l for the output of block l, -1 for the last; all for each. May be given again.
+        pool: The class token, the mean over the patches, or both.
+        pixels: Probe the raw pixels too, at no more than 32 x 32.
+        out: Folder for probe.json, the figures and the features; probe/DATA in the checkpoint's folder unless given.
+        seed: Seed of the training images that choose C, where the set has no validation split.
+        batch: Images at a time.
+        workers: Processes that read images; as many as there are processors where a GPU computes, else none.
+        device: Where to compute; auto takes a GPU where there is one.
+    """
+    from rich.console import Console
+
+    from crate_mae.data.checking import processors
+    from crate_mae.models.zoo import load
+    from crate_mae.training.features import Pool, Reader
+    from crate_mae.training.probing import run
+
+    if batch < 1:
+        raise UserError(f"--batch is {batch}; choose a whole number from 1 up.")
+    if workers is not None and workers < 0:
+        raise UserError(f"--workers is {workers}; choose a whole number from 0 up.")
+    target = pick_device(device)
+    model = load(checkpoint).to(target)
+    if workers is None:
+        workers = 0 if target.type == "cpu" else processors()
+    every = [*range(model.config.depth), -1]
+    layers = [number for word in layer or (-1,) for number in (every if word == "all" else [int(word)])]
+    pools: tuple[Pool, ...] = ("cls", "mean") if pool == "both" else (pool,)
+    folder = out or checkpoint / "probe" / Path(data).resolve().name
+    reader = Reader(batch, workers, Console())
+    run(model, data, data_root, download, layers, pools, pixels, folder, _seed(seed), reader)
+
+
 VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
     "models": models,
     "convert": convert,
     "complete": complete,
+    "probe": probe,
     "theory": theory,
     "pretrain": pretrain,
     "finetune": finetune,

@@ -97,3 +97,42 @@ def bars(values: Mapping[str, float], label: str) -> Figure:
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     return figure
+
+
+def strengths(curves: Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[float]]]) -> Figure:
+    """A linear probe's accuracy against C, a panel for each features: (C, validation, test)."""
+    columns = min(len(curves), 4)
+    rows = -(-len(curves) // columns)
+    figure = Figure(figsize=(max(3 * columns, 5), 2.7 * rows + 0.5), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
+    for ax, (name, (C, validation, test)) in zip(axes, curves.items(), strict=False):
+        ax.semilogx(C, test, "o-", color=INK, ms=4, label="test")
+        ax.semilogx(C, validation, "o--", color=MUTED, ms=4, label="validation")
+        chosen = int(np.argmax(validation))
+        ax.plot(C[chosen], test[chosen], "o", ms=11, mfc="none", mec=ACCENT, mew=1.8, label="C by validation")
+        best = int(np.argmax(test))
+        ax.plot(C[best], test[best], "s", ms=15, mfc="none", mec=INK, mew=1, label="paper's protocol")
+        middle, reach = (max(*validation, *test) + min(*validation, *test)) / 2, np.ptp([*validation, *test]) * 0.7
+        ax.set_ylim(middle - max(reach, 3), middle + max(reach, 3))  # a tenth of a point must not look like a cliff
+        ax.set_title(name, fontsize=10)
+    for ax in axes[len(curves) :]:
+        ax.set_visible(False)
+    figure.supxlabel("C", fontsize=10)
+    figure.supylabel("accuracy, %", fontsize=10)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(4, 2 * columns), frameon=False, fontsize=9)
+    return figure
+
+
+def probe_by_layer(points: Mapping[str, Sequence[tuple[int, float, float]]]) -> Figure:
+    """Accuracy of the linear probe and of nearest neighbours against the layer, for each way of pooling."""
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    ax = figure.subplots()
+    for (pool, of_pool), colour in zip(points.items(), (INK, ACCENT), strict=False):
+        layers, probe, neighbours = zip(*of_pool, strict=True)
+        ax.plot(layers, probe, "o-", color=colour, label=f"linear probe, {pool}")
+        ax.plot(layers, neighbours, "s--", color=colour, ms=4, alpha=0.6, label=f"nearest neighbours, {pool}")
+        ax.set_xticks(sorted(set(layers)))
+    ax.set(xlabel="encoder layer (0 is the embedding)", ylabel="test accuracy, %")
+    ax.legend(frameon=False)
+    return figure

@@ -1,25 +1,63 @@
-"""Linear probing: logistic regression on frozen features."""
+"""Linear probing: logistic regression on frozen features, C chosen on a validation split."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import train_test_split
+from jaxtyping import Bool, Float, Int
 from sklearn.preprocessing import StandardScaler
+
+from crate_mae.errors import UserError
+from crate_mae.progress import Advance
+from crate_mae.training.logistic import MAX_ITER, TOL, Fit, logistic_path
+
+STRENGTHS = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
+"""The paper's C (appendix B.1)."""
+HELD_OUT = 5
+"""One training image of so many chooses C where a set has no validation split of its own."""
+
+
+@dataclass(frozen=True)
+class Strength:
+    """What one C gives."""
+
+    C: float
+    """The inverse strength of regularisation."""
+    validation: float
+    """Accuracy on the validation split of a fit to the other training images, in per cent."""
+    test: float
+    """Accuracy on the test set of a fit to all training images, in per cent."""
+    converged: bool
+    """Both fits, by scikit-learn's word."""
+    iterations: int
+    """Of the fit to all training images."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What a linear classifier makes of features."""
+    """What a linear classifier makes of features, for each C from the least on."""
 
-    accuracy: float
-    """On the test set, in per cent, with C chosen on a validation split of the training set and refitted on all."""
-    C: float
-    """The inverse strength of regularisation that was chosen."""
+    strengths: tuple[Strength, ...]
+
+    @property
+    def chosen(self) -> Strength:
+        """The C that is best on the validation split; of equal ones the least. The test set has no say."""
+        return max(self.strengths, key=lambda strength: strength.validation)
+
+    @property
+    def best_on_test(self) -> Strength:
+        """The paper's protocol: the C that is best on the test set itself, which flatters the features."""
+        return max(self.strengths, key=lambda strength: strength.test)
+
+    @property
+    def accuracy(self) -> float:
+        """On the test set, in per cent, with the C chosen on the validation split."""
+        return self.chosen.test
+
+    @property
+    def C(self) -> float:
+        """The C chosen on the validation split."""
+        return self.chosen.C
 
 
 def linear_probe(
@@ -27,21 +65,50 @@ def linear_probe(
     train_labels: Int[np.ndarray, " n"],
     test: Float[np.ndarray, "m d"],
     test_labels: Int[np.ndarray, " m"],
-    strengths: Sequence[float],
+    strengths: Sequence[float] = STRENGTHS,
     seed: int = 0,
+    held_out: Bool[np.ndarray, " n"] | None = None,
+    tol: float = TOL,
+    max_iter: int = MAX_ITER,
+    advance: Advance = lambda note="": None,
 ) -> Probe:
-    """Standardise, choose C on a fifth of the training set, refit on all of it, score on the test set."""
+    """Standardise the features and run two sweeps over C.
+
+    The first is fitted to the training images that are not ``held_out`` (a stratified fifth that the seed decides,
+    unless given) and scored on those that are; the second is fitted to all of them and scored on the test set.
+    ``advance`` is called after each of the 2 x ``len(strengths)`` fits.
+    """
+    if not np.isfinite(train).all() or not np.isfinite(test).all():
+        raise UserError("some features are not finite numbers; the model's weights may be damaged.")
+    if len(np.unique(train_labels)) < 2:
+        raise UserError("the training images are all of one class; a probe needs two or more.")
+    held_out = stratified(train_labels, seed) if held_out is None else held_out
+    if not held_out.any() or len(np.unique(train_labels[~held_out])) < 2:
+        raise UserError(f"{len(train_labels)} training images are too few to hold some out that choose C; add more.")
     scaler = StandardScaler().fit(train)
     train, test = scaler.transform(train), scaler.transform(test)
-    fit, validate, fit_labels, validate_labels = train_test_split(
-        train, train_labels, test_size=0.2, random_state=seed, stratify=train_labels
+
+    def sweep(fitted: np.ndarray, labels: np.ndarray, scored: np.ndarray, truth: np.ndarray) -> list[tuple[Fit, float]]:
+        results = []
+        for fit in logistic_path(fitted, labels, strengths, tol, max_iter):
+            results.append((fit, 100 * float(fit.model.score(scored, truth))))
+            advance(f"C = {fit.C:g}")
+        return results
+
+    chosen_on = sweep(train[~held_out], train_labels[~held_out], train[held_out], train_labels[held_out])
+    reported = sweep(train, train_labels, test, test_labels)
+    return Probe(
+        tuple(
+            Strength(fit.C, validation, accuracy, part.converged and fit.converged, fit.iterations)
+            for (part, validation), (fit, accuracy) in zip(chosen_on, reported, strict=True)
+        )
     )
-    scores = [_fit(fit, fit_labels, C).score(validate, validate_labels) for C in strengths]
-    best = strengths[int(np.argmax(scores))]
-    return Probe(100 * float(_fit(train, train_labels, best).score(test, test_labels)), best)
 
 
-def _fit(features: np.ndarray, labels: np.ndarray, C: float) -> LogisticRegression:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # at weak regularisation the last digits don't matter here
-        return LogisticRegression(C=C, max_iter=300).fit(features, labels)
+def stratified(labels: Int[np.ndarray, " n"], seed: int) -> Bool[np.ndarray, " n"]:
+    """True for one image in ``HELD_OUT`` of each class, up to rounding, drawn by the seed."""
+    order = np.random.default_rng(seed).permutation(len(labels))
+    by_class = order[np.argsort(labels[order], kind="stable")]
+    held_out = np.zeros(len(labels), dtype=bool)
+    held_out[by_class[::HELD_OUT]] = True
+    return held_out
