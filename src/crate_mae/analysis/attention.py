@@ -13,8 +13,8 @@ from crate_mae.models.image_model import ImageModel
 
 Convention = Literal["paper", "authors"]
 CONVENTIONS: dict[Convention, str] = {
-    "paper": "softmax over the patches of the unscaled inner products <K_k z_i, Q_k z_cls> of the raw tokens, the class "
-    "token left out; K_k = Q_k = U_k^T in a white-box layer",
+    "paper": "softmax over the patches of the unscaled inner products <K_k z_i, Q_k z_cls> of the raw tokens, the "
+    "class token left out; K_k = Q_k = U_k^T in a white-box layer",
     "authors": "the class token's row of the map that the layer uses: scaled logits, after the norm, the class token's "
     "weight on itself counted and then left out of the picture",
 }

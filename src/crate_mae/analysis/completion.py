@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from crate_mae.analysis.streaming import Curve, Moments
@@ -68,17 +68,15 @@ class RatioWatch:
     """Gathers ``Ratios`` while batches stream by."""
 
     def __init__(self, model: MaskedAutoencoder, seed: int = 0, ratios: Sequence[float] = RATIOS):
-        self.model, self.ratios, self.seed = model, tuple(ratios), seed
+        self.model, self.ratios = model, tuple(ratios)
+        self._generators = _same_generators(seed, len(self.ratios))
         self._moments = Moments()
 
     @torch.no_grad()
     def add(self, images: Tensor) -> None:
         """A batch of normalised images."""
-        first = self.seed + self._moments.count  # other masks for each batch
-        errors = [
-            image_errors(self.model(images, mask)) for mask in nested_masks(self.model, images, self.ratios, first)
-        ]
-        self._moments.add(torch.stack(errors, 1))
+        masks = _nested_masks(self.model, len(images), self.ratios, self._generators)
+        self._moments.add(torch.stack([image_errors(self.model(images, mask)) for mask in masks], 1))
 
     def result(self) -> Ratios:
         """What all batches so far give."""
@@ -86,17 +84,24 @@ class RatioWatch:
         return Ratios(self.ratios, masked, self._moments.curve(), self._moments.count)
 
 
-def nested_masks(model: MaskedAutoencoder, images: Tensor, ratios: Sequence[float], seed: int) -> list[Tensor]:
-    """A mask for each image at each ratio; what is masked at a lower ratio is masked at a higher one."""
-    # The same seed puts the patches in the same order, of which a ratio takes the first ones.
-    return [random_mask(len(images), model.num_patches, ratio, torch.Generator().manual_seed(seed)) for ratio in ratios]
-
-
 def completions_at(
     model: MaskedAutoencoder, images: Tensor, ratios: Sequence[float] = RATIOS, seed: int = 0
 ) -> list[Panels]:
-    """The same images at several mask ratios, the masks nested."""
-    return [completion_panels(model, images, mask) for mask in nested_masks(model, images, ratios, seed)]
+    """The same images at several mask ratios; what is masked at a lower ratio is masked at a higher one."""
+    masks = _nested_masks(model, len(images), ratios, _same_generators(seed, len(ratios)))
+    return [completion_panels(model, images, mask) for mask in masks]
+
+
+def _same_generators(seed: int, count: int) -> list[torch.Generator]:
+    # Alike, they put the patches of an image in the same order, of which each ratio takes the first ones.
+    return [torch.Generator().manual_seed(seed) for _ in range(count)]
+
+
+def _nested_masks(
+    model: MaskedAutoencoder, batch: int, ratios: Sequence[float], generators: Sequence[torch.Generator]
+) -> list[Bool[Tensor, "b N"]]:
+    pairs = zip(ratios, generators, strict=True)
+    return [random_mask(batch, model.num_patches, ratio, generator) for ratio, generator in pairs]
 
 
 def _rgb(image: np.ndarray) -> np.ndarray:

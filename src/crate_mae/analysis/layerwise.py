@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from crate_mae.analysis.quantities import QUANTITIES, View
 from crate_mae.analysis.streaming import Curve, Moments
@@ -43,7 +44,7 @@ class LayerWatch:
     @torch.no_grad()
     def add(self, tokens: Tokens) -> None:
         """A batch of what enters the first layer."""
-        rows: dict[str, list[torch.Tensor]] = {name: [] for name in self._moments}
+        rows: dict[str, list[Tensor]] = {name: [] for name in self._moments}
         for block, step in zip(self.stack.blocks, self.stack.steps(tokens), strict=True):
             view = View(block, tokens, step, self.epsilon)
             for name, row in rows.items():
@@ -58,7 +59,7 @@ class LayerWatch:
         return LayerCurves(curves, self.left_out, next(iter(self._moments.values())).count, self.epsilon)
 
 
-def layer_curves(stack: Stack, batches: Iterable[Tokens], epsilon: float = EPSILON) -> LayerCurves:
+def layer_curves(stack: Stack, batches: Iterable[Tensor], epsilon: float = EPSILON) -> LayerCurves:
     """Every quantity over the layers of a stack, given what enters its first layer.
 
     For an encoder that is ``model.embed(images)``, for a decoder ``model.hand_over(model.encode(images, mask), mask)``.

@@ -149,9 +149,9 @@ QUANTITIES: dict[str, Quantity] = {
     ),
     "rate_reduction": Quantity(
         "rate reduction",
-        r"\Delta R = R(Z^{\ell+1/2}) - R^c(Z^{\ell+1/2}\,|\,U^\ell)",
+        r"\Delta R(Z^{\ell+1/2}\,|\,U^\ell)",
         "nats",
-        "The rate less the compression, both raw. With learned bases it can be negative.",
+        "The rate of all tokens less the compression, both raw. With learned bases it can be negative.",
         lambda at: rates.rate_reduction(at.half, at.bases, at.epsilon),
     ),
     "sparsity": Quantity(
@@ -189,7 +189,7 @@ QUANTITIES: dict[str, Quantity] = {
         "angle of the equation's step",
         r"\angle(\mathrm{MSSA}(X|U),\,-\nabla R^c)",
         "degrees",
-        "As the first angle, with MSSA as the paper's equation has it, [U_1 .. U_K] in place of the learned output map.",
+        "As the first angle, with MSSA as the paper's equation has it: [U_1 .. U_K] in place of a learned output map.",
         lambda at: at.angles[0][1],
     ),
     "angle_equation_beyond": Quantity(

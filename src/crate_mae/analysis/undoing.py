@@ -67,8 +67,8 @@ class UndoingWatch:
 
     def undoing(self) -> Undoing:
         """What all batches so far give."""
-        alignments = np.array([[one.value() for one in both] for both in self._alignments])
-        return Undoing(self._errors.curve(), self._left_alone.curve(), *alignments.T, self._errors.count)
+        alignment, alone = np.array([[one.value() for one in both] for both in self._alignments]).T
+        return Undoing(self._errors.curve(), self._left_alone.curve(), alignment, alone, self._errors.count)
 
 
 def undoing(model: MaskedAutoencoder, batches: Iterable[Tensor]) -> Undoing:

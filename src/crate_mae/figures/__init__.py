@@ -108,8 +108,11 @@ def layer_curves(panels: Sequence[LayerPanel], layer: str = "encoder layer", fir
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, nbins=8))
         if len(layers) == 1:
             ax.set_xlim(first - 1, first + 1)
-        if len(panel.lines) > 1 or panel.level:
-            ax.legend(frameon=False, fontsize=8)
+        entries = len(panel.lines) + (panel.level is not None)
+        if entries > 1:  # room above the curves for their names
+            low, high = ax.get_ylim()
+            ax.set_ylim(low, high + 0.12 * entries * (high - low))
+            ax.legend(frameon=False, fontsize=8, loc="upper left", borderaxespad=0.2, labelspacing=0.3)
     for ax in axes[len(panels) :]:
         ax.set_axis_off()
     return figure

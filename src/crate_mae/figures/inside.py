@@ -5,9 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 HEAT = "magma"
+# From nothing to opaque, so that the image shows where the weight is low.
+OVERLAY = LinearSegmentedColormap.from_list("overlay", [(0.75, 0.05, 0.15, 0.0), (0.75, 0.05, 0.15, 1.0)])
 BACKGROUND = "#d9dde3"
 MOST_LAYERS = 12
 PER_ROW = 7
@@ -16,7 +19,7 @@ PER_ROW = 7
 def incoherence(
     matrices: Float[np.ndarray, "layers K K"], layers: Sequence[int], label: str, top: float | None = None
 ) -> Figure:
-    """A heat map of K x K numbers for each layer, twelve layers at most, evenly spaced; one colour bar up to ``top``."""
+    """A heat map of K x K numbers for each layer, evenly spaced ones of more than twelve; one colour bar to ``top``."""
     shown = np.unique(np.linspace(0, len(matrices) - 1, min(len(matrices), MOST_LAYERS)).round().astype(int))
     columns = min(len(shown), 4)
     rows = -(-len(shown) // columns)
@@ -58,22 +61,14 @@ def attention(
         top = index * rows_each
         _show(axes[top, 0], image)
         axes[top, 0].set_title("image", fontsize=9)
-        gray = image[..., :3].mean(-1)
+        pale = 0.55 + 0.45 * image[..., :3].mean(-1)
+        extent = (0, image.shape[1], image.shape[0], 0)
         for place, head in enumerate(chosen):
             ax = axes[top + place // (columns - 1), 1 + place % (columns - 1)]
-            one = maps[index, head]
-            extent = (0, image.shape[1], image.shape[0], 0)
-            ax.imshow(gray, cmap="gray", vmin=0, vmax=1, extent=extent, interpolation="nearest")
-            drawn = ax.imshow(
-                one / max(one.max(), np.finfo(float).tiny),
-                cmap=HEAT,
-                vmin=0,
-                vmax=1,
-                alpha=0.75,
-                extent=extent,
-                interpolation="nearest",
-            )
-            ax.set_title(f"head {head + 1}, peak {one.max():.2g}", fontsize=8)
+            weight = maps[index, head] / max(maps[index, head].max(), np.finfo(float).tiny)
+            ax.imshow(pale, cmap="gray", vmin=0, vmax=1, extent=extent, interpolation="nearest")
+            drawn = ax.imshow(weight, cmap=OVERLAY, vmin=0, vmax=1, extent=extent, interpolation="nearest")
+            ax.set_title(f"head {head + 1}, peak {maps[index, head].max():.2g}", fontsize=8)
     figure.colorbar(drawn, ax=axes, label="weight, as a share of the map's peak", shrink=min(1.0, 3 / rows))
     return figure
 

@@ -1,6 +1,5 @@
 """An inspection as pictures and one HTML page."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -49,9 +48,9 @@ def write_report(out: Path, model: ImageModel, checkpoint: str, found: Inspectio
 def _lead(model: ImageModel, found: Inspection) -> str:
     config, settings = model.config, found.settings
     family = {"crate": "white-box (CRATE)", "vit": "ordinary (ViT)"}[config.family]
-    decoder = "" if isinstance(found.decoder, str) else f" and {config.decoder_depth} decoder layers"
+    decoder = " layers" if isinstance(found.decoder, str) else f" and {config.decoder_depth} decoder layers"
     return (
-        f"The {model.kind} has {model.num_parameters:,} parameters in {config.depth} encoder{decoder or ' layers'} of "
+        f"The {model.kind} has {model.num_parameters:,} parameters in {config.depth} encoder{decoder} of "
         f"the {family} family (d = {config.dim}, K = {config.heads} heads, {model.num_patches} patches). Measured on "
         f"{found.images} of the {found.available} images of {settings.data}, split {settings.split}, drawn with seed "
         f"{settings.seed}; every curve is a mean over these images, its band one standard deviation over them."
@@ -64,9 +63,9 @@ def _conventions(report: Report, model: ImageModel, found: Inspection) -> None:
         "Layer l takes the tokens Z^l, makes Z^(l+1/2) of them in its first half and Z^(l+1) in its second. Encoder "
         "layers count from 1 to L, decoder layers from 0 to L - 1, as in the paper. All tokens count, the class token "
         f"too: N is {model.num_patches} + 1.",
-        f"Rates are in nats at the precision epsilon^2 = {epsilon**2:.3g}. The encoder is measured with nothing masked, "
-        f"the decoder on what the encoder makes of images with {found.settings.mask_ratio:.0%} of the patches masked. In "
-        "the decoder Y and V stand for Z and U, and the half step comes before MSSA, not after it.",
+        f"Rates are in nats at the precision epsilon^2 = {epsilon**2:.3g}. The encoder is measured with nothing "
+        f"masked, the decoder on what the encoder makes of images with {found.settings.mask_ratio:.0%} of the patches "
+        "masked. In the decoder Y and V stand for Z and U, and the half step comes before MSSA, not after it.",
     ]
     stretches = {
         name: part.stretch
@@ -77,8 +76,8 @@ def _conventions(report: Report, model: ImageModel, found: Inspection) -> None:
         ranges = " and ".join(f"from {s.min():.3g} to {s.max():.3g} in the {name}" for name, s in stretches.items())
         lines.append(
             f"The bases U_k are learned and not orthonormal: their singular values go {ranges}, where orthonormal ones "
-            "have 1 throughout. Rates against them are then no number of bits for anything; their course over the layers "
-            "is what can be read."
+            "have 1 throughout. A rate against such bases is not the length of a code; its course over the layers is "
+            "what can be read."
         )
     report.section("How to read this", *lines)
 
@@ -188,10 +187,10 @@ def _undoing(report: Report, out: Path, found: Inspection) -> None:
     ]
     report.section(
         "How well the decoder undoes the encoder",
-        "Decoder layer g^(L-l) is meant to undo encoder layer f^l. It is given what f^l makes of the tokens Z^l, nothing "
-        "masked, and what it returns is held against Z^l. The second line leaves it out and holds f^l(Z^l) itself "
-        "against Z^l: the decoder layer helps where it is below that on the left, and above it on the right. The error "
-        "depends on the tokens' scale; the alignment does not, nor on rotation.",
+        "Decoder layer g^(L-l) is meant to undo encoder layer f^l. It is given what f^l makes of the tokens Z^l, "
+        "nothing masked, and what it returns is held against Z^l. The second line leaves g out and holds f^l(Z^l) "
+        "itself against Z^l: the decoder layer helps where the first line is below the second on the left, and above "
+        "it on the right. The error depends on the tokens' scale and rotation, the alignment on neither.",
     )
     picture = figures.save(figures.layer_curves(panels), out / "undoing.png")
     better = int((undone.error.mean < undone.error_left_alone.mean).sum())
@@ -226,10 +225,10 @@ def _attention(report: Report, out: Path, name: str, found: AttentionMaps, inspe
     drawn = inside.attention(inspection.attended, found.maps, range(min(heads, MOST_HEADS)))
     entropy = -(found.maps * np.log(np.clip(found.maps, 1e-300, None))).sum((-2, -1))
     caption = (
-        f"Encoder layer {found.layer}, {min(heads, MOST_HEADS)} of {heads} heads. Equal weight on all {patches} patches "
-        f"would be {1 / patches:.2g}; the peaks go from {found.maps.max((-2, -1)).min():.2g} to {found.maps.max():.2g}, "
-        f"the entropies from {entropy.min():.2f} to {entropy.max():.2f} nats of at most {np.log(patches):.2f}. On itself "
-        f"the class token has a weight of {found.on_itself.mean():.2g} on average."
+        f"Encoder layer {found.layer}, {min(heads, MOST_HEADS)} of {heads} heads. Equal weight on all {patches} "
+        f"patches would be {1 / patches:.2g}; the peaks go from {found.maps.max((-2, -1)).min():.2g} to "
+        f"{found.maps.max():.2g}, the entropies from {entropy.min():.2f} to {entropy.max():.2f} nats (at most "
+        f"{np.log(patches):.2f}). The class token's weight on itself is {found.on_itself.mean():.2g} on average."
     )
     report.picture(figures.save(drawn, out / f"{name}.png"), caption, "Images and the attention maps of each head")
 
@@ -245,17 +244,17 @@ def _components(report: Report, out: Path, inspection: Inspection) -> None:
     )
     report.section(
         "Principal components of the tokens",
-        f"Tokens of {len(inspection.coloured)} images {whose}, as [U_1^T z; ..; U_K^T z] (the keys of an ordinary layer), "
-        "not centred. Patches whose first component is below the threshold are taken for background; the first three "
-        "components of the rest are red, green and blue. The sign of the first is that for which fewer patches on the "
-        "border stay.",
+        f"Tokens of {len(inspection.coloured)} images {whose}, as [U_1^T z; ..; U_K^T z] (the keys of an ordinary "
+        "layer), not centred. Patches whose first component is below the threshold are taken for background; the first "
+        "three components of the rest are red, green and blue. The sign of the first is that for which fewer patches "
+        "on the border stay.",
     )
     drawn = inside.components(inspection.coloured, found.first, found.kept, found.colours)
     shares = ", ".join(f"{share:.1%}" for share in found.energy)
     caption = (
-        f"Encoder layer {found.layer}, threshold {found.cut:.3g} ({found.threshold:g} times the root mean square of the "
-        f"first component): {found.kept.mean():.0%} of the patches stay, {found.border_kept:.0%} of those on the border. "
-        f"The three components hold {shares} of what stays (red, green, blue); dropped patches are gray."
+        f"Encoder layer {found.layer}, threshold {found.cut:.3g} ({found.threshold:g} times the root mean square of "
+        f"the first component): {found.kept.mean():.0%} of the patches stay, {found.border_kept:.0%} of those on the "
+        f"border. The three components hold {shares} of what stays (red, green, blue); dropped patches are gray."
     )
     report.picture(figures.save(drawn, out / "components.png"), caption, "Images, first component, three as colours")
 
