@@ -1,0 +1,52 @@
+"""A run as a command: in this process, or by torchrun over all GPUs of the machine."""
+
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from crate_mae.device import Device
+from crate_mae.errors import UserError
+from crate_mae.recipes import FINETUNE, PRETRAIN
+from crate_mae.training.config import FinetuneConfig, RunConfig
+from crate_mae.training.finetune import finetune
+from crate_mae.training.pretrain import pretrain
+
+
+def train(config: RunConfig, folder: Path, device: Device, console: Console) -> None:
+    """Train or go on training; one that was asked to stop stops the whole."""
+    import torch
+
+    gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
+    if gpus > 1:
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}"]
+        if subprocess.run([*launcher, "-m", "crate_mae", *command(config, folder)]).returncode:
+            raise UserError(f"the run {folder} stopped; what it printed says why, and the same command goes on.")
+        return
+    run: Any = finetune if isinstance(config, FinetuneConfig) else pretrain
+    if not run(config, folder, resume=True, device=device, console=console).finished:
+        raise KeyboardInterrupt
+
+
+def command(config: RunConfig, folder: Path) -> list[str]:
+    """The words after ``crate-mae`` that start this run, or go on with it."""
+    recipe: Any = {**PRETRAIN, **FINETUNE}[config.recipe]()
+    words = [config.task, "--recipe", config.recipe, "--out", str(folder), "--resume"]
+    for item in fields(config):
+        value, usual = getattr(config, item.name), getattr(recipe, item.name)
+        if item.name == "model_settings":
+            changed = {f"model.{key}": part for key, part in value.items() if usual.get(key, ...) != part}
+        else:
+            changed = {} if value == usual else {item.name: value}
+        for key, part in changed.items():
+            words += ["--set", f"{key}={_word(part)}"]
+    return words
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return ",".join(map(_word, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)

@@ -1,0 +1,188 @@
+"""Which models a scale trains: each is a complete configuration of an ordinary run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from crate_mae import recipes
+from crate_mae.reproduce import paper
+from crate_mae.training.config import FinetuneConfig, PretrainConfig
+
+Variant = Literal["crate", "visible", "vit"]
+Size = Literal["small", "base"]
+VARIANTS: dict[Variant, str] = {"crate": "CRATE-{}", "visible": "CRATE-{} visible", "vit": "ViT-MAE-{}"}
+"""The paper's model, its form whose encoder sees only the visible patches, and the baseline."""
+SIZES: tuple[Size, ...] = ("small", "base")
+IMAGENET = "imagenet"
+
+
+def title(variant: Variant, size: Size) -> str:
+    """A model as the tables call it: CRATE-B."""
+    return VARIANTS[variant].format(size[0].upper())
+
+
+@dataclass(frozen=True)
+class Model:
+    """A pretrained model that a table or a figure asks for."""
+
+    variant: Variant
+    size: Size
+    data: str
+    """What it is pretrained on."""
+    seed: int
+    lambda_: float = paper.LAMBDA
+    """ISTA's threshold; the baseline has none."""
+    mask_ratio: float = paper.MASK_RATIO
+
+    @property
+    def name(self) -> str:
+        threshold = "" if self.variant == "vit" else f"-lambda{self.lambda_:g}"
+        return f"{self.variant}-{self.size}-{self.data}{threshold}-mask{self.mask_ratio * 100:.0f}-seed{self.seed}"
+
+
+Key = tuple[str, Variant, Size]
+"""Data, variant and size."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large everything is."""
+
+    name: str
+    protocol: str
+    """What differs from the paper, for people."""
+    sets: tuple[str, ...]
+    """Those that are fine-tuned and probed on (tables 2 and 3)."""
+    probed: tuple[str, ...]
+    """Those of tables 5 and 6."""
+    completed: tuple[str, ...]
+    """Those of table 4."""
+    shown: str
+    """The set of the figures."""
+    images: int
+    """So many images at most are measured for figure 5."""
+    source: str | None
+    """What every model is pretrained on; None for the set that it is then judged on."""
+    pretrain: Mapping[Key, PretrainConfig]
+    finetune: Mapping[Key, FinetuneConfig]
+
+    def source_of(self, data: str) -> str:
+        """What the models that are judged on ``data`` are pretrained on."""
+        return self.source or data
+
+    def pretraining(self, model: Model) -> PretrainConfig:
+        """The run that makes a model."""
+        base = self.pretrain[model.data, model.variant, model.size]
+        threshold = {} if model.variant == "vit" else {"lambda_": model.lambda_}
+        settings = base.model_settings | threshold
+        return replace(base, model_settings=settings, mask_ratio=model.mask_ratio, seed=model.seed)
+
+    def finetuning(self, model: Model, data: str) -> FinetuneConfig:
+        """The run that fine-tunes a model on a set, or trains one of its shape from random weights."""
+        base, made = self.finetune[data, model.variant, model.size], self.pretraining(model)
+        return replace(base, model=made.model, model_settings=made.model_settings, seed=model.seed)
+
+
+# --- full: the paper's recipes ---------------------------------------------------------------------------------------
+
+NAMES: dict[tuple[Variant, Size], str] = {
+    ("crate", "small"): "crate_mae_small",
+    ("crate", "base"): "crate_mae_base",
+    ("visible", "small"): "crate_mae_small_visible",
+    ("visible", "base"): "crate_mae_base_visible",
+    ("vit", "small"): "vit_mae_small",
+    ("vit", "base"): "vit_mae_base",
+}
+"""In the zoo."""
+
+
+def full() -> Scale:
+    """The paper's recipe: ImageNet-1K at 224 px, then the four sets."""
+    pretrain = {
+        (IMAGENET, *key): replace(recipes.PRETRAIN[f"{name.removesuffix('_visible')}_imagenet"](), model=name)
+        for key, name in NAMES.items()
+    }
+    finetune = {(data, *key): recipes.FINETUNE[f"finetune_{data}"]() for data in paper.SETS for key in NAMES}
+    words = (
+        "The paper's recipe: pretrained on ImageNet-1K at 224 px, AdamW 3e-5, weight decay 0.1, batch 4096; fine-tuned "
+        "with 5e-5, weight decay 0.01, batch 256. Ours, where the paper is silent: 800 epochs of pretraining, 100 of "
+        "fine-tuning, warm-up, betas."
+    )
+    return Scale(
+        "full",
+        words,
+        tuple(paper.SETS),
+        ("cifar10",),
+        (IMAGENET,),
+        shown=IMAGENET,
+        images=10_000,
+        source=IMAGENET,
+        pretrain=pretrain,
+        finetune=finetune,
+    )
+
+
+# --- desk: small models on a CPU -------------------------------------------------------------------------------------
+
+_DIGITS: dict[str, Any] = {key: recipes.DIGITS_SHAPE[key] for key in ("image_size", "channels", "mean", "std")}
+_SHAPES: dict[str, dict[str, Any]] = {
+    "digits": _DIGITS | {"patch_size": (2, 2)},
+    "cifar10": {"image_size": (32, 32), "patch_size": (4, 4)},
+    "cifar100": {"image_size": (32, 32), "patch_size": (4, 4)},
+    "flowers102": {"image_size": (64, 64), "patch_size": (8, 8)},
+    "oxford_pets": {"image_size": (64, 64), "patch_size": (8, 8)},
+}
+_SMALL_SIZES: dict[bool, dict[Size, tuple[int, int, int]]] = {
+    True: {"small": (64, 2, 4), "base": (96, 3, 4)},
+    False: {"small": (128, 3, 4), "base": (192, 4, 6)},
+}
+"""Dim, depth and heads, of digits and of photographs."""
+
+
+def _desk_model(data: str, variant: Variant, size: Size) -> dict[str, Any]:
+    dim, depth, heads = _SMALL_SIZES[data == "digits"][size]
+    shape = _SHAPES[data] | {"dim": dim, "depth": depth, "heads": heads}
+    # As in table 1, the baseline's decoder has two layers for three of its encoder.
+    decoder = {"decoder_dim": dim, "decoder_depth": max(2 * depth // 3, 1), "decoder_heads": heads}
+    return shape | decoder if variant == "vit" else shape
+
+
+def desk() -> Scale:
+    """Small models, each pretrained on the training images of the set that it is then judged on."""
+    digits = replace(recipes.digits(), steps=800, checkpoint_every=200)
+    photos = replace(recipes.cifar10_cpu(), steps=2000, batch=64, checkpoint_every=200)
+    tuned_digits = replace(recipes.finetune_digits(), steps=300)
+    tuned_photos = replace(recipes.finetune_cpu(), steps=1000, batch=64, checkpoint_every=200)
+    pretrain, finetune = {}, {}
+    for data in _SHAPES:
+        for (variant, size), name in NAMES.items():
+            shape = _desk_model(data, variant, size)
+            first, second = (digits, tuned_digits) if data == "digits" else (photos, tuned_photos)
+            # Judged at the end alone: the last checkpoint is the result, as it is for every model of a table.
+            pretrain[data, variant, size] = replace(
+                first, model=name, model_settings=shape, data=data, evaluate_every=first.steps, pictures=0, keep=1
+            )
+            finetune[data, variant, size] = replace(
+                second, model=name, model_settings=shape, data=data, evaluate_every=second.steps, keep=1
+            )
+    words = (
+        "Small models on a CPU, pretrained without labels on the training images of the set that they are then judged "
+        f"on. Digits (8 x 8, patches of 2 x 2): {digits.steps} steps of {digits.batch}, then {tuned_digits.steps} of "
+        f"{tuned_digits.batch} of fine-tuning; photographs: {photos.steps} and {tuned_photos.steps} of {photos.batch}. "
+        "-S and -B are sizes of our own: the paper's numbers stand beside ours for the pattern, not to be met."
+    )
+    return Scale(
+        "desk",
+        words,
+        ("digits", *paper.SETS),
+        ("digits", "cifar10"),
+        ("digits", IMAGENET),
+        shown="digits",
+        images=10_000,
+        source=None,
+        pretrain=pretrain,
+        finetune=finetune,
+    )
+
+
+SCALES = {"desk": desk, "full": full}

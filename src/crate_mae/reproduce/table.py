@@ -1,0 +1,129 @@
+"""A table with the paper's numbers and ours side by side, and the files that it is written to."""
+
+import csv
+import io
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from statistics import fmean, stdev
+from typing import Any
+
+from rich.table import Table as Printed
+
+from crate_mae.figures.comparison import Panel
+
+MISSING = "not run: data missing"
+COLUMNS = ("row", "column", "paper", "ours", "std", "seeds", "note")
+"""Of the CSV file."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of the paper and ours."""
+
+    row: str
+    column: str
+    paper: float | None = None
+    """As printed; None where the paper has none."""
+    values: tuple[float, ...] = ()
+    """Ours, one for each seed."""
+    note: str = ""
+    """Why there are none of ours."""
+
+    @property
+    def mean(self) -> float | None:
+        return fmean(self.values) if self.values else None
+
+    @property
+    def std(self) -> float | None:
+        """The sample standard deviation over seeds; None for one seed."""
+        return stdev(self.values) if len(self.values) > 1 else None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Numbers in rows and columns."""
+
+    name: str
+    title: str
+    heading: str
+    """What the rows are."""
+    unit: str
+    cells: tuple[Cell, ...]
+    notes: tuple[str, ...]
+    """The protocol, and what a reader has to know."""
+    digits: int = 1
+    """Ours, after the point."""
+    paper_digits: int = 1
+    """The paper's."""
+
+    @cached_property
+    def rows(self) -> list[str]:
+        return list(dict.fromkeys(cell.row for cell in self.cells))
+
+    @cached_property
+    def columns(self) -> list[str]:
+        return list(dict.fromkeys(cell.column for cell in self.cells))
+
+    @cached_property
+    def at(self) -> dict[tuple[str, str], Cell]:
+        return {(cell.row, cell.column): cell for cell in self.cells}
+
+    def words(self, cell: Cell | None) -> list[str]:
+        """What a cell says: the paper's number, then ours or why there is none."""
+        if cell is None:
+            return ["-"]
+        lines = [] if cell.paper is None else [f"paper {_number(cell.paper, self.paper_digits)}"]
+        if cell.mean is not None:
+            spread = "" if cell.std is None else f" ± {_number(cell.std, self.digits)}"
+            lines.append(f"ours {_number(cell.mean, self.digits)}{spread}")
+        return lines + ([cell.note] if cell.note else [])
+
+    def printed(self) -> Printed:
+        """For the terminal."""
+        printed = Printed(self.heading, *self.columns, title=self.title, title_justify="left", show_lines=True)
+        for row in self.rows:
+            printed.add_row(row, *("\n".join(self.words(self.at.get((row, column)))) for column in self.columns))
+        return printed
+
+    def markdown(self) -> str:
+        lines = [f"## {self.title}", "", f"In {self.unit}." if self.unit else "", ""]
+        lines += [_line([self.heading, *self.columns]), _line(["---"] * (1 + len(self.columns)))]
+        for row in self.rows:
+            lines.append(_line([row, *("; ".join(self.words(self.at.get((row, name)))) for name in self.columns)]))
+        return "\n".join([*lines, "", *(f"- {note}" for note in self.notes), ""])
+
+    def csv(self) -> str:
+        """One line for each cell."""
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for cell in self.cells:
+            row = [cell.row, cell.column, cell.paper, cell.mean, cell.std, len(cell.values), cell.note]
+            writer.writerow(["" if part is None else part for part in row])
+        return file.getvalue()
+
+    def json(self, **more: Any) -> str:
+        """Everything, every seed's number too."""
+        cells = [{**asdict(cell), "ours": cell.mean, "std": cell.std} for cell in self.cells]
+        record = {"name": self.name, "title": self.title, "unit": self.unit, **more, "notes": self.notes}
+        return json.dumps(record | {"cells": cells}, indent=1, ensure_ascii=False) + "\n"
+
+    def panels(self, columns: list[str] | None = None) -> list[Panel]:
+        """For the picture: one panel for each row that has a number in these columns."""
+        names = columns or self.columns
+        panels = []
+        for row in self.rows:
+            cells = {name: cell for name in names if (cell := self.at.get((row, name)))}
+            if any(cell.values or cell.paper is not None for cell in cells.values()):
+                points = {name: (cell.paper, cell.mean, cell.std) for name, cell in cells.items()}
+                panels.append(Panel(row, points))
+        return panels
+
+
+def _number(value: float, digits: int) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.{digits}f}"
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

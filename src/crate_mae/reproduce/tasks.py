@@ -1,0 +1,259 @@
+"""What has to be trained and measured, each once: a task's result is a file, and a task whose file is there is done.
+
+Models are ordinary run folders below ``OUT/models``, named by what they are and by a hash of their configuration, so
+that every table and figure that asks for a model finds the same one.
+"""
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from crate_mae.data.datasets import find_splits, open_dataset
+from crate_mae.data.named import NAMED
+from crate_mae.device import Device, pick_device
+from crate_mae.errors import UserError
+from crate_mae.models.zoo import load, load_autoencoder
+from crate_mae.reproduce.launching import train
+from crate_mae.reproduce.models import Model, Scale
+from crate_mae.training.checkpoint import PREFIX, checkpoints_in
+from crate_mae.training.config import FinetuneConfig, PretrainConfig, RunConfig
+from crate_mae.training.distributed import Processes
+from crate_mae.training.evaluators import Accuracy, Reconstruction, as_evaluated
+from crate_mae.training.features import Reader
+from crate_mae.training.probing import run as probe
+from crate_mae.training.run import Run
+
+QUIET = Console(quiet=True)
+HOW_IT_IS_RUN = {
+    "data_root",
+    "workers",
+    "max_bad",
+    "compile",
+    "gradient_checkpointing",
+    "accumulation",
+    "log_every",
+    "checkpoint_every",
+    "keep",
+    "pictures",
+}
+"""Settings that do not change what a run makes."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a reproduction lives and what it has at hand."""
+
+    out: Path
+    scale: Scale
+    data_root: Path | None = None
+    """Where the named sets are; without it there is only what needs no files."""
+    device: Device = "auto"
+
+    def has(self, data: str) -> bool:
+        """Whether a set is there."""
+        if self.data_root is None:
+            return not NAMED[data].marks
+        try:
+            find_splits(data, self.data_root)
+        except UserError:
+            return False
+        return True
+
+
+class Task(ABC):
+    """Something to be made once."""
+
+    model: Model
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """In a few words."""
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """The sets that it reads."""
+        return (self.model.data,)
+
+    @property
+    def before(self) -> "tuple[Task, ...]":
+        """What has to be made first."""
+        return ()
+
+    @abstractmethod
+    def is_done(self, place: Place) -> bool: ...
+
+    @abstractmethod
+    def run(self, place: Place) -> None: ...
+
+
+class Measurement(Task):
+    """A task whose result is one JSON file."""
+
+    @abstractmethod
+    def file(self, place: Place) -> Path: ...
+
+    def result(self, place: Place) -> dict[str, Any] | None:
+        """The numbers; None where they are not there, or a kill cut them short."""
+        try:
+            return json.loads(self.file(place).read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def is_done(self, place: Place) -> bool:
+        return self.result(place) is not None
+
+
+def folder(place: Place, name: str, config: RunConfig) -> Path:
+    """The run folder of a configuration: the same wherever the data lie and however it is run."""
+    identity = {key: value for key, value in config.to_dict().items() if key not in HOW_IT_IS_RUN}
+    if identity.get("checkpoint"):
+        identity["checkpoint"] = Path(identity["checkpoint"]).name
+    digest = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=4).hexdigest()
+    return place.out / "models" / f"{name}-{digest}"
+
+
+def _finished(path: Path, config: RunConfig) -> bool:
+    there = checkpoints_in(Run(path).checkpoints)
+    return bool(there) and int(there[-1].name.removeprefix(PREFIX)) >= config.steps
+
+
+@dataclass(frozen=True)
+class Pretrained(Task):
+    """A pretrained model."""
+
+    model: Model
+
+    @property
+    def name(self) -> str:
+        return f"pretrain {self.model.name}"
+
+    def config(self, place: Place) -> PretrainConfig:
+        return _at(place, place.scale.pretraining(self.model))
+
+    def folder(self, place: Place) -> Path:
+        return folder(place, self.model.name, self.config(place))
+
+    def is_done(self, place: Place) -> bool:
+        return _finished(self.folder(place), self.config(place))
+
+    def run(self, place: Place) -> None:
+        train(self.config(place), self.folder(place), place.device, QUIET)
+
+
+@dataclass(frozen=True)
+class Finetuned(Measurement):
+    """A model fine-tuned on a set, or trained there from random weights, and its accuracy on the test images."""
+
+    model: Model
+    data: str
+    random: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"fine-tune {self.model.name} on {self.data}{', random' if self.random else ''}"
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        return (self.data,) if self.random else (self.model.data, self.data)
+
+    @property
+    def before(self) -> tuple[Task, ...]:
+        return () if self.random else (Pretrained(self.model),)
+
+    def config(self, place: Place) -> FinetuneConfig:
+        config = _at(place, place.scale.finetuning(self.model, self.data))
+        if self.random:
+            return replace(config, random=True)
+        return replace(config, checkpoint=str(Pretrained(self.model).folder(place)))
+
+    def folder(self, place: Place) -> Path:
+        kind = "random" if self.random else "tuned"
+        return folder(place, f"{self.model.name}-{kind}-{self.data}", self.config(place))
+
+    def file(self, place: Place) -> Path:
+        return self.folder(place) / "test.json"
+
+    def run(self, place: Place) -> None:
+        config, path = self.config(place), self.folder(place)
+        if not _finished(path, config):
+            train(config, path, place.device, QUIET)
+        model = load(path).to(pick_device(place.device)).eval()
+        test = as_evaluated(open_dataset(self.data, "test", place.data_root), model.config, mask_ratio=0)
+        accuracy = Accuracy({"test": test}, Processes(0, 1, model.device), config.workers)
+        _write(self.file(place), dict(accuracy(model)))
+
+
+@dataclass(frozen=True)
+class Probed(Measurement):
+    """Linear probes of a pretrained model on a set: the class token and the mean over the patches, last layer."""
+
+    model: Model
+    data: str
+
+    @property
+    def name(self) -> str:
+        return f"probe {self.model.name} on {self.data}"
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        return (self.model.data, self.data)
+
+    @property
+    def before(self) -> tuple[Task, ...]:
+        return (Pretrained(self.model),)
+
+    def file(self, place: Place) -> Path:
+        return Pretrained(self.model).folder(place) / "probe" / self.data / "probe.json"
+
+    def run(self, place: Place) -> None:
+        model = load(Pretrained(self.model).folder(place)).to(pick_device(place.device)).eval()
+        out = self.file(place).parent
+        workers = place.scale.finetuning(self.model, self.data).workers
+        reader = Reader(workers=workers, console=QUIET)
+        probe(model, self.data, place.data_root, False, [-1], ["cls", "mean"], False, out, self.model.seed, reader)
+
+
+@dataclass(frozen=True)
+class Reconstructed(Measurement):
+    """The mean squared error of a pretrained model's completions, on training and on test images."""
+
+    model: Model
+
+    @property
+    def name(self) -> str:
+        return f"complete with {self.model.name}"
+
+    @property
+    def before(self) -> tuple[Task, ...]:
+        return (Pretrained(self.model),)
+
+    def file(self, place: Place) -> Path:
+        return Pretrained(self.model).folder(place) / "reconstruction.json"
+
+    def run(self, place: Place) -> None:
+        made = Pretrained(self.model)
+        model = load_autoencoder(made.folder(place)).to(pick_device(place.device)).eval()
+        samples = {
+            name: as_evaluated(
+                open_dataset(self.model.data, split, place.data_root), model.config, self.model.mask_ratio
+            )
+            for name, split in (("train", "train"), ("val", "test"))
+        }
+        evaluator = Reconstruction(samples, Processes(0, 1, model.device), made.config(place).workers)
+        _write(self.file(place), dict(evaluator(model)))
+
+
+def _at(place: Place, config: Any) -> Any:
+    return replace(config, data_root=None if place.data_root is None else str(place.data_root))
+
+
+def _write(path: Path, numbers: dict[str, float]) -> None:
+    aside = path.with_suffix(".part")
+    aside.write_text(json.dumps(numbers, indent=1) + "\n")
+    aside.replace(path)
