@@ -132,6 +132,43 @@ def complete(
     print(f"Wrote {out}: {masked} of {model.num_patches} patches masked, error {panels.errors[0]:.4f}.")
 
 
+def inspect(
+    checkpoint: tyro.conf.Positional[Path],
+    data: str,
+    data_root: Path | None = None,
+    split: Literal["train", "val", "test"] = "test",
+    images: int = 256,
+    mask_ratio: float = 0.75,
+    layer: int | None = None,
+    threshold: float = 1.0,
+    seed: int = 0,
+    out: Path = Path("runs/inspect"),
+    device: Device = "auto",
+) -> None:
+    """Look inside every layer of a model: rates, sparsity, angles, subspaces, attention, components, completions.
+
+    Args:
+        checkpoint: A checkpoint folder, or a run folder.
+        data: A name (digits, cifar10, cifar100, flowers102, oxford_pets, imagenette, imagenet), a folder or shards.
+        data_root: Where named sets are; data/ unless given.
+        split: Which images.
+        images: How many of them, drawn at random.
+        mask_ratio: Share of the patches masked where the decoder is measured.
+        layer: Encoder layer of the attention maps and the components, from 1; the last but one unless given.
+        threshold: Patches below it in the first component are background; in root mean squares of that component.
+        seed: Seed of the choice of images and of the masks.
+        out: Folder for report.html, its pictures and inspect.json.
+        device: Where to compute; auto takes a GPU where there is one.
+    """
+    from rich.console import Console
+
+    from crate_mae.inspection.command import run
+    from crate_mae.inspection.measure import Settings
+
+    settings = Settings(data, data_root, split, images, mask_ratio, layer, threshold, _seed(seed))
+    run(checkpoint, settings, out, pick_device(device), Console())
+
+
 def theory(out: Path = Path("runs/theory"), seed: int = 0) -> None:
     """Check the paper's theory claim by claim: a table, theory.json and figures, in a minute or two.
 
@@ -346,12 +383,13 @@ def probe(
 VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
     "models": models,
-    "convert": convert,
-    "complete": complete,
-    "probe": probe,
-    "theory": theory,
     "pretrain": pretrain,
+    "probe": probe,
     "finetune": finetune,
+    "inspect": inspect,
+    "complete": complete,
+    "convert": convert,
+    "theory": theory,
     "data pack": data_pack,
     "data check": data_check,
 }

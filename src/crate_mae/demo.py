@@ -91,7 +91,7 @@ def run(out: Path, steps: int, seed: int, device: torch.device, console: Console
     }
     mask = held_out_mask(model, digits)
     filled = mean_patch_error(model, digits, mask)
-    curves = layer_curves(model, digits.test.to(device).split(256))
+    curves = layer_curves(model.encoder, (model.embed(part) for part in digits.test.to(device).split(64)))
     numbers = {
         "seed": seed,
         "steps": steps,
@@ -101,8 +101,8 @@ def run(out: Path, steps: int, seed: int, device: torch.device, console: Console
         "mean_patch_error": filled,
         "probe_accuracy": {name: result.accuracy for name, result in probes.items()},
         "probe_C": {name: result.C for name, result in probes.items()},
-        "compression": curves.compression.mean.tolist(),
-        "sparsity": curves.sparsity.mean.tolist(),
+        "compression": curves["compression"].mean.tolist(),
+        "sparsity": curves["sparsity"].mean.tolist(),
         "training_loss": curve.losses,
         "held_out_loss": curve.held_out,
     }
@@ -199,10 +199,11 @@ def draw(
     training = figures.save(losses, out / "training.png")
     accuracies = {name: result.accuracy for name, result in probes.items()}
     probing = figures.save(figures.bars(accuracies, "accuracy of a linear probe on test digits, %"), out / "probe.png")
-    panels_of = {
-        r"$R^c(Z^{\ell+1/2}\,|\,U^\ell)$, nats": (curves.compression.mean, curves.compression.spread),
-        r"$\|Z^{\ell+1}\|_0\,/\,(dN)$": (curves.sparsity.mean, curves.sparsity.spread),
+    shown = {
+        r"$R^c(Z^{\ell+1/2}\,|\,U^\ell)$, nats": curves["compression"],
+        r"$\|Z^{\ell+1}\|_0\,/\,(dN)$": curves["sparsity"],
     }
+    panels_of = [figures.LayerPanel(label, {"": (one.mean, one.spread)}) for label, one in shown.items()]
     layers = figures.save(figures.layer_curves(panels_of), out / "layers.png")
 
     config = model.config

@@ -1,7 +1,10 @@
+from itertools import pairwise
+
 import numpy as np
+import pytest
 import torch
 
-from crate_mae.analysis.completion import MASKED_COLOUR, completion_panels
+from crate_mae.analysis.completion import MASKED_COLOUR, RatioWatch, completion_panels, completions_at
 from tests.conftest import small_model
 
 
@@ -31,3 +34,30 @@ def test_gray_images_get_a_mask_in_colour() -> None:
     assert panels.masked[0].shape == (12, 24, 3)
     assert panels.original[0].shape == (12, 24, 1)
     assert (panels.masked[0][:4, :6] == np.array(MASKED_COLOUR)).all()
+
+
+def test_several_ratios_mask_more_and_more_of_the_same() -> None:
+    model, images = small_model("crate_mae_tiny"), torch.randn(4, 3, 12, 24)
+    rows = completions_at(model, images, seed=3)
+    hidden = [np.stack([(image == np.array(MASKED_COLOUR)).all(-1) for image in row.masked]) for row in rows]
+    shares = [where.mean((1, 2)) for where in hidden]
+    for share, count in zip(shares, (3, 6, 9, 11), strict=True):
+        np.testing.assert_allclose(share, count / 12)
+    for fewer, more in pairwise(hidden):
+        assert (more | ~fewer).all()
+    assert all(np.array_equal(a, b) for a, b in zip(rows[0].original, rows[3].original, strict=True))
+
+
+def test_errors_of_a_stream_are_those_of_its_images() -> None:
+    model, images = small_model("crate_mae_tiny"), torch.randn(5, 3, 12, 24)
+    watch = RatioWatch(model, seed=3, ratios=(0.5, 0.9))
+    watch.add(images)
+    result = watch.result()
+    panels = completions_at(model, images, (0.5, 0.9), seed=3)
+    for index, (ratio, masked) in enumerate([(0.5, 6), (0.9, 11)]):
+        assert (result.ratios[index], result.masked[index]) == (ratio, masked)
+        assert result.error.mean[index] == pytest.approx(np.mean(panels[index].errors))
+        assert result.error.spread[index] == pytest.approx(np.std(panels[index].errors), rel=1e-4)
+    watch.add(images)
+    assert watch.result().images == 10
+    assert watch.result().error.mean[0] != result.error.mean[0]  # other masks for other images

@@ -1,18 +1,24 @@
-"""Completions as pictures."""
+"""Completions as pictures and as numbers."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from crate_mae.models.autoencoder import MaskedAutoencoder
-from crate_mae.tokens import unpatchify
+from crate_mae.analysis.streaming import Curve, Moments
+from crate_mae.models.autoencoder import Completion, MaskedAutoencoder
+from crate_mae.models.image_model import ImageModel
+from crate_mae.tokens import masked_count, random_mask, unpatchify
 
 MASKED_COLOUR = (0.70, 0.78, 0.90)  # no gray, so that it differs from any pixel of a gray image
+RATIOS = (0.25, 0.5, 0.75, 0.9)
 
 
-class Panels(NamedTuple):
+@dataclass(frozen=True)
+class Panels:
     """Images (H, W, C) in [0, 1], and each one's mean squared error over its masked patches, in normalised units."""
 
     masked: list[np.ndarray]
@@ -30,13 +36,72 @@ def completion_panels(model: MaskedAutoencoder, images: Tensor, mask: Tensor) ->
     config = model.config
     hidden = completion.mask.masked[..., None].expand_as(completion.patches).float()
     hidden = unpatchify(hidden, config.patch_size, config.grid).amax(1)[..., None].cpu().numpy()
-    original, completed = (
-        [np.atleast_3d(np.asarray(model.to_image(image), dtype=np.float32) / 255) for image in batch]
-        for batch in (images, completion.completed)
-    )
+    original, completed = (pictures(model, batch) for batch in (images, completion.completed))
     masked = [np.where(where > 0, MASKED_COLOUR, _rgb(image)) for where, image in zip(hidden, original, strict=True)]
-    errors = (completion.errors * completion.mask.masked).sum(-1) / completion.mask.masked.sum(-1).clamp(min=1)
-    return Panels(masked, completed, original, errors.tolist(), completion.caption)
+    return Panels(masked, completed, original, image_errors(completion).tolist(), completion.caption)
+
+
+def pictures(model: ImageModel, images: Tensor) -> list[np.ndarray]:
+    """Normalised images as arrays (H, W, C) in [0, 1]."""
+    return [np.atleast_3d(np.asarray(model.to_image(image), dtype=np.float32) / 255) for image in images]
+
+
+def image_errors(completion: Completion) -> Float[Tensor, " b"]:
+    """Each image's mean squared error over its masked patches; 0 where none is."""
+    masked = completion.mask.masked
+    return torch.where(masked, completion.errors, 0).sum(-1) / masked.sum(-1).clamp(min=1)
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """The error of completion at several mask ratios."""
+
+    ratios: tuple[float, ...]
+    masked: tuple[int, ...]
+    """Patches masked at each."""
+    error: Curve
+    """Over images, at each ratio: mean squared error over the masked patches, in normalised units."""
+    images: int
+
+
+class RatioWatch:
+    """Gathers ``Ratios`` while batches stream by."""
+
+    def __init__(self, model: MaskedAutoencoder, seed: int = 0, ratios: Sequence[float] = RATIOS):
+        self.model, self.ratios = model, tuple(ratios)
+        self._generators = _same_generators(seed, len(self.ratios))
+        self._moments = Moments()
+
+    @torch.no_grad()
+    def add(self, images: Tensor) -> None:
+        """A batch of normalised images."""
+        masks = _nested_masks(self.model, len(images), self.ratios, self._generators)
+        self._moments.add(torch.stack([image_errors(self.model(images, mask)) for mask in masks], 1))
+
+    def result(self) -> Ratios:
+        """What all batches so far give."""
+        masked = tuple(masked_count(self.model.num_patches, ratio) for ratio in self.ratios)
+        return Ratios(self.ratios, masked, self._moments.curve(), self._moments.count)
+
+
+def completions_at(
+    model: MaskedAutoencoder, images: Tensor, ratios: Sequence[float] = RATIOS, seed: int = 0
+) -> list[Panels]:
+    """The same images at several mask ratios; what is masked at a lower ratio is masked at a higher one."""
+    masks = _nested_masks(model, len(images), ratios, _same_generators(seed, len(ratios)))
+    return [completion_panels(model, images, mask) for mask in masks]
+
+
+def _same_generators(seed: int, count: int) -> list[torch.Generator]:
+    # Alike, they put the patches of an image in the same order, of which each ratio takes the first ones.
+    return [torch.Generator().manual_seed(seed) for _ in range(count)]
+
+
+def _nested_masks(
+    model: MaskedAutoencoder, batch: int, ratios: Sequence[float], generators: Sequence[torch.Generator]
+) -> list[Bool[Tensor, "b N"]]:
+    pairs = zip(ratios, generators, strict=True)
+    return [random_mask(batch, model.num_patches, ratio, generator) for ratio, generator in pairs]
 
 
 def _rgb(image: np.ndarray) -> np.ndarray:

@@ -1,63 +1,70 @@
-"""What each layer does to its tokens: the two curves of the paper's figure on compression and sparsity."""
+"""What each layer does to its tokens, over many images: the paper's two curves and more."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from crate_mae.errors import UserError
-from crate_mae.models.image_model import ImageModel
-from crate_mae.models.stack import Step, Tokens
-from crate_mae.theory.rates import compression_rate
+from crate_mae.analysis.quantities import QUANTITIES, View
+from crate_mae.analysis.streaming import Curve, Moments
+from crate_mae.models.stack import Stack, Tokens
 
-
-@dataclass(frozen=True)
-class LayerCurve:
-    """One number for each layer and each image."""
-
-    values: Float[np.ndarray, "images layers"]
-
-    @property
-    def mean(self) -> Float[np.ndarray, " layers"]:
-        return self.values.mean(0)
-
-    @property
-    def spread(self) -> Float[np.ndarray, " layers"]:
-        """Standard deviation over images."""
-        return self.values.std(0)
+EPSILON = 0.1
+"""eps^2 = 0.01 in every rate: what the authors' script has; the paper gives none."""
 
 
 @dataclass(frozen=True)
 class LayerCurves:
-    """Compression and sparsity over the encoder's layers."""
+    """``QUANTITIES`` over the layers of an encoder or a decoder."""
 
-    compression: LayerCurve
-    """R^c(Z^{l+1/2} | U^l)."""
-    sparsity: LayerCurve
-    """||Z^{l+1}||_0 / (d N)."""
+    curves: dict[str, Curve]
+    """By name; each has one entry for every layer."""
+    left_out: dict[str, str]
+    """Quantities that make no sense for this model, and why."""
+    images: int
+    epsilon: float
 
-
-def sparsity(tokens: Tokens) -> Float[Tensor, " b"]:
-    """||Z||_0 / (d N): the share of entries that are not zero, the class token's among them."""
-    return (tokens != 0).float().mean((-2, -1))
-
-
-@torch.no_grad()
-def layer_curves(model: ImageModel, batches: Iterable[Tensor], epsilon: float = 0.1) -> LayerCurves:
-    """Both curves over all images of some batches; N counts the class token, tokens are taken as they are."""
-    if any(block.bases is None for block in model.encoder.blocks):
-        raise UserError("compression is measured against the subspaces of a CRATE encoder; this model has none.")
-    rates, shares = [], []
-    for images in batches:
-        steps = list(zip(model.encoder.blocks, model.encoder.steps(model.embed(images)), strict=True))
-        rates.append(torch.stack([_compression(step, block.bases, epsilon) for block, step in steps], 1))
-        shares.append(torch.stack([sparsity(step.full) for _, step in steps], 1))
-    return LayerCurves(*(LayerCurve(torch.cat(values).cpu().double().numpy()) for values in (rates, shares)))
+    def __getitem__(self, name: str) -> Curve:
+        return self.curves[name]
 
 
-def _compression(step: Step, bases: Tensor | None, epsilon: float) -> Float[Tensor, " b"]:
-    assert bases is not None
-    return compression_rate(step.half.mT, bases, epsilon)
+class LayerWatch:
+    """Gathers ``LayerCurves`` while batches stream by."""
+
+    def __init__(self, stack: Stack, epsilon: float = EPSILON):
+        self.stack, self.epsilon = stack, epsilon
+        reasons = {
+            name: next((why for block in stack.blocks if (why := quantity.why_not(block))), None)
+            for name, quantity in QUANTITIES.items()
+        }
+        self.left_out = {name: why for name, why in reasons.items() if why}
+        self._moments = {name: Moments() for name, why in reasons.items() if not why}
+
+    @torch.no_grad()
+    def add(self, tokens: Tokens) -> None:
+        """A batch of what enters the first layer."""
+        rows: dict[str, list[Tensor]] = {name: [] for name in self._moments}
+        for block, step in zip(self.stack.blocks, self.stack.steps(tokens), strict=True):
+            view = View(block, tokens, step, self.epsilon)
+            for name, row in rows.items():
+                row.append(QUANTITIES[name].of(view))
+            tokens = step.full
+        for name, moments in self._moments.items():
+            moments.add(torch.stack(rows[name], 1))
+
+    def curves(self) -> LayerCurves:
+        """What all batches so far give."""
+        curves = {name: moments.curve() for name, moments in self._moments.items()}
+        return LayerCurves(curves, self.left_out, next(iter(self._moments.values())).count, self.epsilon)
+
+
+def layer_curves(stack: Stack, batches: Iterable[Tensor], epsilon: float = EPSILON) -> LayerCurves:
+    """Every quantity over the layers of a stack, given what enters its first layer.
+
+    For an encoder that is ``model.embed(images)``, for a decoder ``model.hand_over(model.encode(images, mask), mask)``.
+    """
+    watch = LayerWatch(stack, epsilon)
+    for tokens in batches:
+        watch.add(tokens)
+    return watch.curves()

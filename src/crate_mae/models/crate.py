@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.stack import Block, Present, Step, Tokens
-from crate_mae.operators import ISTA, MSSA
+from crate_mae.operators import ISTA, MSSA, project
 
 
 class _CrateBlock(Block):
@@ -14,6 +14,16 @@ class _CrateBlock(Block):
     @property
     def bases(self) -> Float[Tensor, "heads d p"]:
         return self.mssa.bases
+
+    def attention(self, tokens: Tokens, present: Present = None) -> Float[Tensor, "b heads n n"]:
+        return self.mssa.attention(self.attended(tokens), present)
+
+    def attend(self, attended: Tokens, present: Present = None) -> Tokens:
+        return self.mssa(attended, present)
+
+    def queries_and_keys(self, tokens: Tokens) -> tuple[Float[Tensor, "b heads n p"], Float[Tensor, "b heads n p"]]:
+        coordinates = project(tokens, self.mssa.subspaces, self.mssa.heads)
+        return coordinates, coordinates
 
 
 class CrateEncoderBlock(_CrateBlock):
@@ -34,8 +44,11 @@ class CrateEncoderBlock(_CrateBlock):
         half = tokens + self.mssa(self.norm_mssa(tokens), present)
         return Step(half, self.ista(self.norm_ista(half)))
 
-    def attention(self, tokens: Tokens, present: Present = None) -> Float[Tensor, "b heads n n"]:
-        return self.mssa.attention(self.norm_mssa(tokens), present)
+    def attended(self, tokens: Tokens) -> Tokens:
+        return self.norm_mssa(tokens)
+
+    def normed_half(self, half: Tokens) -> Tokens:
+        return self.norm_ista(half)
 
 
 class CrateDecoderBlock(_CrateBlock):
@@ -61,8 +74,11 @@ class CrateDecoderBlock(_CrateBlock):
         normed = self.norm_mssa(half)
         return Step(half, (half if self.raw_skip else normed) - self.mssa(normed, present))
 
-    def attention(self, tokens: Tokens, present: Present = None) -> Float[Tensor, "b heads n n"]:
-        return self.mssa.attention(self.norm_mssa(self.rotation(self.norm_rotation(tokens))), present)
+    def attended(self, tokens: Tokens) -> Tokens:
+        return self.norm_mssa(self.rotation(self.norm_rotation(tokens)))
+
+    def normed_half(self, half: Tokens) -> Tokens:
+        return self.norm_mssa(half)
 
 
 def _epsilon(config: ModelConfig) -> float | None:

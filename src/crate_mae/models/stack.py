@@ -33,6 +33,22 @@ class Block(nn.Module, ABC):
     def attention(self, tokens: Tokens, present: Present = None) -> Float[Tensor, "b heads n n"]:
         """The attention maps that ``step`` mixes the tokens with."""
 
+    @abstractmethod
+    def attended(self, tokens: Tokens) -> Tokens:
+        """What the layer's attention is given: the layer's tokens on their way, after the norm before it."""
+
+    @abstractmethod
+    def attend(self, attended: Tokens, present: Present = None) -> Tokens:
+        """What the layer's attention makes of that."""
+
+    @abstractmethod
+    def normed_half(self, half: Tokens) -> Tokens:
+        """``Step.half`` after the norm that follows it."""
+
+    @abstractmethod
+    def queries_and_keys(self, tokens: Tokens) -> tuple[Float[Tensor, "b heads n p"], Float[Tensor, "b heads n p"]]:
+        """The layer's queries and keys of any tokens, taken as they are."""
+
     @property
     def bases(self) -> Float[Tensor, "heads d p"] | None:
         """The subspaces that the layer compresses against; None in a family that has none."""
@@ -67,11 +83,16 @@ class Stack(nn.Module):
                 tokens = block(tokens, present)
         return self.norm(tokens)
 
-    def attention(self, tokens: Tokens, layer: int = -1, present: Present = None) -> Float[Tensor, "b heads n n"]:
-        """The attention maps of one layer (0 is the first), as that layer uses them."""
+    def entering(self, tokens: Tokens, layer: int, present: Present = None) -> Tokens:
+        """Z^l: what enters one layer (0 is the first, -1 the last)."""
         depth = len(self.blocks)
         if not -depth <= layer < depth:
             raise UserError(f"there is no layer {layer} in a stack of {depth}; choose from {-depth} to {depth - 1}.")
         for block in self.blocks[: layer % depth]:
             tokens = block(tokens, present)
-        return self.blocks[layer].attention(tokens, present)
+        return tokens
+
+    def attention(self, tokens: Tokens, layer: int = -1, present: Present = None) -> Float[Tensor, "b heads n n"]:
+        """The attention maps of one layer (0 is the first), as that layer uses them."""
+        entering = self.entering(tokens, layer, present)
+        return self.blocks[layer].attention(entering, present)

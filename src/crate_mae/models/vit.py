@@ -19,14 +19,15 @@ class Attention(nn.Module):
         self.output = nn.Linear(dim, dim)
 
     def forward(self, tokens: Tokens, present: Present = None) -> Tokens:
-        q, k, v = self._split(tokens)
+        q, k, v = self.split(tokens)
         return self.output(merge(F.scaled_dot_product_attention(q, k, v, attn_mask=attendable(present))))
 
     def attention(self, tokens: Tokens, present: Present = None) -> Float[Tensor, "b heads n n"]:
-        q, k, _ = self._split(tokens)
+        q, k, _ = self.split(tokens)
         return attention_map(q, k, q.shape[-1] ** -0.5, present)
 
-    def _split(self, tokens: Tokens) -> tuple[Tensor, ...]:
+    def split(self, tokens: Tokens) -> tuple[Tensor, ...]:
+        """Queries, keys and values, each (b, heads, n, p)."""
         return self.qkv(tokens).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
 
 
@@ -46,4 +47,17 @@ class ViTBlock(Block):
         return Step(half, half + self.mlp(self.norm_mlp(half)))
 
     def attention(self, tokens: Tokens, present: Present = None) -> Float[Tensor, "b heads n n"]:
-        return self.mixer.attention(self.norm_attention(tokens), present)
+        return self.mixer.attention(self.attended(tokens), present)
+
+    def attended(self, tokens: Tokens) -> Tokens:
+        return self.norm_attention(tokens)
+
+    def attend(self, attended: Tokens, present: Present = None) -> Tokens:
+        return self.mixer(attended, present)
+
+    def normed_half(self, half: Tokens) -> Tokens:
+        return self.norm_mlp(half)
+
+    def queries_and_keys(self, tokens: Tokens) -> tuple[Float[Tensor, "b heads n p"], Float[Tensor, "b heads n p"]]:
+        queries, keys, _ = self.mixer.split(tokens)
+        return queries, keys

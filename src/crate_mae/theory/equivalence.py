@@ -14,6 +14,9 @@ from crate_mae.operators import mssa_tied
 from crate_mae.theory.mixture import Draw, Mixture, score
 from crate_mae.theory.rates import compression_rate_gradient, lift, project
 
+REST = 1e-12
+"""Of a squared norm: what is left of a matrix after a projection is rounding below this share."""
+
 
 @dataclass(frozen=True)
 class Agreement:
@@ -68,22 +71,44 @@ def agreement(mixture: Mixture, drawn: Draw, field: Float[Tensor, "d N"]) -> Agr
     )
 
 
-def mssa_cosines(Z: Float[Tensor, "d N"], U: Float[Tensor, "K d p"], epsilon: float) -> tuple[float, float]:
-    """The cosine between MSSA(Z | U) (eq:mssa) and -grad R^c(Z | U), raw and beyond the span of {U_k U_k^T Z}.
+def mssa_field(Z: Float[Tensor, "*b d N"], U: Float[Tensor, "K d p"], epsilon: float) -> Float[Tensor, "*b d N"]:
+    """MSSA(Z | U) (eq:mssa), which stands for -grad R^c(Z | U)."""
+    return mssa_tied(Z.mT, U.mT.flatten(0, 1), len(U), epsilon).mT
 
-    Frobenius inner products. The second takes the projection onto the span of the K matrices U_k U_k^T Z out of both:
-    what is left is what the tokens do to each other.
+
+def step_cosines(
+    step: Float[Tensor, "*s d N"], Z: Float[Tensor, "*b d N"], U: Float[Tensor, "K d p"], epsilon: float
+) -> tuple[Float[Tensor, "*s"], Float[Tensor, "*s"]]:
+    """The cosine between a step and -grad R^c(Z | U), raw and beyond the span of {U_k U_k^T Z}.
+
+    Frobenius inner products. The second takes the projection onto the span of the K matrices S_k = U_k U_k^T Z out of
+    both: what is left is what the tokens do to each other. With G_kl = <S_k, S_l> and a_k = <S_k, A> it needs only
+
+        <A - P A, B - P B> = <A, B> - a^T G^+ b.
+
+    0 where one of the two is zero, or nothing of it is left. ``step`` may have leading dimensions that Z has not.
     """
-    attention = mssa_tied(Z.mT, U.mT.flatten(0, 1), len(U), epsilon).mT
-    compression = compression_field(Z, U, epsilon)
-    shadows = (U @ project(Z, U)).flatten(1)
-    left, singular, _ = torch.linalg.svd(shadows.T, full_matrices=False)
+    field = compression_field(Z, U, epsilon).expand_as(step)
+    W, joined = project(Z, U), U.permute(1, 0, 2).flatten(1)
+    stacked = W.flatten(-3, -2)
+    products = (joined.mT @ joined) * (stacked @ stacked.mT)
+    gram = products.unflatten(-1, W.shape[-3:-1]).unflatten(-3, W.shape[-3:-1]).sum((-3, -1))
     # a subspace that no token touches, or two that coincide, add nothing to the span
-    basis = left[:, singular > singular.max() * len(left) * torch.finfo(Z.dtype).eps]
-    cosines = []
-    for a, b in [
-        (attention.flatten(), compression.flatten()),
-        tuple(m.flatten() - basis @ (basis.T @ m.flatten()) for m in (attention, compression)),
-    ]:
-        cosines.append(float(a @ b / (a.norm() * b.norm())))
-    return cosines[0], cosines[1]
+    inverse = torch.linalg.pinv(gram, hermitian=True)
+    a, b = ((project(M, U) * W).sum((-2, -1)) for M in (step, field))
+
+    def inner(A: Tensor, B: Tensor, a: Tensor, b: Tensor) -> Float[Tensor, "2 *s"]:
+        raw = (A * B).sum((-2, -1))
+        return torch.stack([raw, raw - torch.einsum("...k,...kl,...l->...", a, inverse, b)])
+
+    of_step, of_field = inner(step, step, a, a), inner(field, field, b, b)
+    left = (of_step > REST * of_step[0]) & (of_field > REST * of_field[0])
+    cosine = torch.where(left, inner(step, field, a, b) / torch.where(left, of_step * of_field, 1).sqrt(), 0)
+    raw, beyond = cosine.clamp(-1, 1)
+    return raw, beyond
+
+
+def mssa_cosines(Z: Float[Tensor, "d N"], U: Float[Tensor, "K d p"], epsilon: float) -> tuple[float, float]:
+    """``step_cosines`` of MSSA(Z | U) itself."""
+    raw, beyond = step_cosines(mssa_field(Z, U, epsilon), Z, U, epsilon)
+    return float(raw), float(beyond)

@@ -1,15 +1,18 @@
 """Arrays in, matplotlib figures out; nothing here touches a model."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 INK = "#1f4e79"
 ACCENT = "#c8553d"
 MUTED = "#8a8f98"
+COLOURS = (INK, ACCENT, "#3f7d54", "#8463a5")
 
 
 def save(figure: Figure, path: Path) -> Path:
@@ -72,16 +75,46 @@ def training_curve(
     return figure
 
 
-def layer_curves(curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Figure:
-    """One panel for each quantity over the layers: mean and deviation over images."""
-    figure = Figure(figsize=(5 * len(curves), 3.8), layout="constrained")
-    for ax, (name, (mean, spread)) in zip(
-        figure.subplots(1, len(curves), squeeze=False)[0], curves.items(), strict=True
-    ):
-        layers = np.arange(1, len(mean) + 1)
-        ax.fill_between(layers, mean - spread, mean + spread, color=INK, alpha=0.15, lw=0)
-        ax.plot(layers, mean, "o-", color=INK)
-        ax.set(xlabel="encoder layer", ylabel=name, xticks=layers)
+@dataclass(frozen=True)
+class LayerPanel:
+    """One panel of ``layer_curves``."""
+
+    label: str
+    """Of the y axis, with its unit."""
+    lines: Mapping[str, tuple[np.ndarray, np.ndarray | None]]
+    """Mean over images for each layer, and the deviation where there is one, by the name of the line."""
+    level: tuple[str, float] | None = None
+    """A level to compare with, and its name."""
+    title: str = ""
+
+
+def layer_curves(panels: Sequence[LayerPanel], layer: str = "encoder layer", first: int = 1) -> Figure:
+    """Quantities over the layers, three panels in a row; the band is the deviation over images."""
+    columns = min(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=((10.5 if columns == 3 else 4.8 * columns), 3.3 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).flatten()
+    for ax, panel in zip(axes, panels, strict=False):
+        for colour, (name, (mean, spread)) in zip(COLOURS, panel.lines.items(), strict=False):
+            layers = np.arange(first, first + len(mean))
+            if spread is not None:
+                ax.fill_between(layers, mean - spread, mean + spread, color=colour, alpha=0.15, lw=0)
+            ax.plot(layers, mean, "o-", color=colour, ms=4, label=name)
+        if panel.level:
+            ax.axhline(panel.level[1], color=MUTED, ls="--", lw=1, label=panel.level[0])
+        ax.set_xlabel(layer)
+        ax.set_ylabel(panel.label)
+        ax.set_title(panel.title, fontsize=10.5)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, nbins=8))
+        if len(layers) == 1:
+            ax.set_xlim(first - 1, first + 1)
+        entries = len(panel.lines) + (panel.level is not None)
+        if entries > 1:  # room above the curves for their names
+            low, high = ax.get_ylim()
+            ax.set_ylim(low, high + 0.12 * entries * (high - low))
+            ax.legend(frameon=False, fontsize=8, loc="upper left", borderaxespad=0.2, labelspacing=0.3)
+    for ax in axes[len(panels) :]:
+        ax.set_axis_off()
     return figure
 
 

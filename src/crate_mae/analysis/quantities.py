@@ -1,0 +1,202 @@
+"""What is measured at a layer: one definition of each quantity, used by every curve, figure and report.
+
+Tokens Z^l enter layer l, which makes Z^{l+1/2} and then Z^{l+1} of them (``Block.step``); all tokens count, the class
+token too, so N is the number of patches plus one. In the decoder read Y and V for Z and U. In the encoder Z^{l+1/2} is
+what MSSA has made, in the decoder what MSSA is about to be given: the decoder does things in reverse order.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from crate_mae.models.stack import Block, Step, Tokens
+from crate_mae.theory import rates
+from crate_mae.theory.equivalence import mssa_field, step_cosines
+
+Columns = Float[Tensor, "b d N"]  # tokens as the theory has them
+PerImage = Float[Tensor, " b"]
+
+
+@dataclass(frozen=True)
+class View:
+    """A layer at work on some images; everything is measured in double precision where the device has it."""
+
+    block: Block
+    tokens: Tokens
+    """Z^l."""
+    step: Step
+    """Z^{l+1/2} and Z^{l+1}."""
+    epsilon: float
+    """The precision of the code in every rate."""
+
+    @cached_property
+    def bases(self) -> Float[Tensor, "K d p"]:
+        """U^l; asked for only where the layer has subspaces."""
+        assert self.block.bases is not None
+        return wide(self.block.bases)
+
+    @cached_property
+    def half(self) -> Columns:
+        """Z^{l+1/2}."""
+        return wide(self.step.half).mT
+
+    @cached_property
+    def normed_half(self) -> Columns:
+        """Z^{l+1/2} after the layer norm that follows it."""
+        return wide(self.block.normed_half(self.step.half)).mT
+
+    @cached_property
+    def full(self) -> Columns:
+        """Z^{l+1}."""
+        return wide(self.step.full).mT
+
+    @cached_property
+    def attended(self) -> Columns:
+        """X: what MSSA is given, after the layer norm before it."""
+        return wide(self.block.attended(self.tokens)).mT
+
+    @cached_property
+    def angles(self) -> tuple[Float[Tensor, "2 b"], Float[Tensor, "2 b"]]:
+        """Degrees between -grad R^c(X | U) and the layer's own MSSA of X, then the equation's MSSA(X | U).
+
+        As they are, and beyond the span of {U_k U_k^T X}.
+        """
+        own = wide(self.block.attend(self.block.attended(self.tokens))).mT
+        steps = torch.stack([own, mssa_field(self.attended, self.bases, self.epsilon)])
+        raw, beyond = step_cosines(steps, self.attended, self.bases, self.epsilon)
+        return raw.acos().rad2deg(), beyond.acos().rad2deg()
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """Double precision, but on Apple's GPUs, which have none."""
+    return tensor.detach().to(torch.float32 if tensor.device.type == "mps" else torch.float64)
+
+
+def sparsity(tokens: Float[Tensor, "b r c"]) -> PerImage:
+    """||Z||_0 / (d N): the share of entries that are not zero."""
+    return (tokens != 0).to(tokens.dtype).mean((-2, -1))
+
+
+def gini(tokens: Float[Tensor, "b r c"]) -> PerImage:
+    """The Gini index of the entries' sizes |z|: 0 where all are equal, towards 1 where few hold everything.
+
+        1 - 2 sum_i (c_i / ||c||_1) (n - i + 1/2) / n   with c_1 <= .. <= c_n the sorted sizes
+
+    Unlike a count of zeros it also tells nearly zero from large. 0 where every entry is zero.
+    """
+    sizes = tokens.abs().flatten(1).sort(1).values
+    n = sizes.shape[1]
+    weights = (n - torch.arange(1, n + 1, dtype=sizes.dtype, device=sizes.device) + 0.5) / n
+    total = sizes.sum(1)
+    return torch.where(total > 0, 1 - 2 * (sizes @ weights) / torch.where(total > 0, total, 1), 0)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number for each layer and image."""
+
+    title: str
+    symbol: str
+    """In TeX, without the dollar signs."""
+    unit: str
+    definition: str
+    """One sentence for a reader of the report."""
+    of: Callable[[View], PerImage]
+    needs_subspaces: bool = True
+
+    def why_not(self, block: Block) -> str | None:
+        """Why the quantity makes no sense at a layer; None where it does."""
+        if self.needs_subspaces and block.bases is None:
+            return "it is measured against the subspaces U of a white-box layer, and this family has none"
+        return None
+
+
+QUANTITIES: dict[str, Quantity] = {
+    "compression": Quantity(
+        "compression, raw",
+        r"R^c(Z^{\ell+1/2}\,|\,U^\ell)",
+        "nats",
+        "The coding rate of the tokens at the half step against the layer's subspaces, as the paper's figure has it: "
+        "tokens and bases as they are.",
+        lambda at: rates.compression_rate(at.half, at.bases, at.epsilon),
+    ),
+    "compression_normed": Quantity(
+        "compression, after the norm",
+        r"R^c(\mathrm{LN}\,Z^{\ell+1/2}\,|\,U^\ell)",
+        "nats",
+        "The same after the layer norm that follows the half step, so that the tokens' growing size plays no part.",
+        lambda at: rates.compression_rate(at.normed_half, at.bases, at.epsilon),
+    ),
+    "compression_authors": Quantity(
+        "compression, authors' convention",
+        r"R^c(\mathrm{unit}\;U^{\ell\top}\mathrm{LN}\,Z^\ell)",
+        "nats",
+        "What MSSA is given, LN Z^l in the encoder, projected by each U_k, with every projected token scaled to norm "
+        "1: as the authors' script for their supervised model does it.",
+        lambda at: rates.projected_compression_rate(rates.project(at.attended, at.bases), at.epsilon, unit_norm=True),
+    ),
+    "rate": Quantity(
+        "rate of all tokens",
+        r"R(Z^{\ell+1/2})",
+        "nats",
+        "The coding rate of the tokens at the half step without any subspaces.",
+        lambda at: rates.coding_rate(at.half, at.epsilon),
+        needs_subspaces=False,
+    ),
+    "rate_reduction": Quantity(
+        "rate reduction",
+        r"\Delta R(Z^{\ell+1/2}\,|\,U^\ell)",
+        "nats",
+        "The rate of all tokens less the compression, both raw. With learned bases it can be negative.",
+        lambda at: rates.rate_reduction(at.half, at.bases, at.epsilon),
+    ),
+    "sparsity": Quantity(
+        "sparsity",
+        r"\|Z^{\ell+1}\|_0\,/\,(dN)",
+        "share of entries",
+        "The share of entries of the layer's output that are not exactly zero; lower is sparser.",
+        lambda at: sparsity(at.full),
+        needs_subspaces=False,
+    ),
+    "gini": Quantity(
+        "Gini index",
+        r"\mathrm{Gini}(|Z^{\ell+1}|)",
+        "0 to 1",
+        "How unequal the sizes of the output's entries are: 0 if all are equal, towards 1 if a few hold everything.",
+        lambda at: gini(at.full),
+        needs_subspaces=False,
+    ),
+    "angle": Quantity(
+        "angle of the layer's own step",
+        r"\angle(\mathrm{MSSA},\,-\nabla R^c)",
+        "degrees",
+        "Between what the layer's MSSA makes of its input X and -grad R^c(X | U): 0 if the layer compresses as steeply "
+        "as it can, 90 if it does neither, above 90 if it goes the other way.",
+        lambda at: at.angles[0][0],
+    ),
+    "angle_beyond": Quantity(
+        "the same beyond the span",
+        r"\angle(\mathrm{MSSA},\,-\nabla R^c)",
+        "degrees",
+        "The same with the span of {U_k U_k^T X} taken out of both: what the tokens do to each other.",
+        lambda at: at.angles[1][0],
+    ),
+    "angle_equation": Quantity(
+        "angle of the equation's step",
+        r"\angle(\mathrm{MSSA}(X|U),\,-\nabla R^c)",
+        "degrees",
+        "As the first angle, with MSSA as the paper's equation has it: [U_1 .. U_K] in place of a learned output map.",
+        lambda at: at.angles[0][1],
+    ),
+    "angle_equation_beyond": Quantity(
+        "the equation's beyond the span",
+        r"\angle(\mathrm{MSSA}(X|U),\,-\nabla R^c)",
+        "degrees",
+        "The same with the span of {U_k U_k^T X} taken out of both.",
+        lambda at: at.angles[1][1],
+    ),
+}
