@@ -28,7 +28,7 @@ def demo(out: Path = Path("runs/demo"), steps: int = 2500, seed: int = 0, device
 
     if steps < 1:
         raise UserError(f"--steps is {steps}; choose a whole number from 1 up.")
-    run(out, steps, _seed(seed), pick_device(device), Console())
+    run(out, steps, _seed(seed), device, Console())
 
 
 def models() -> None:
