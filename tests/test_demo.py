@@ -7,9 +7,13 @@ import torch
 from rich.console import Console
 
 import crate_mae
+from crate_mae import recipes
 from crate_mae.cli import main
-from crate_mae.demo import Digits, Probe, summary
-from crate_mae.training.probe import Strength
+from crate_mae.data.digits import split_digits
+from crate_mae.demo import mean_patch_error, summary, whole
+from crate_mae.models.autoencoder import MaskedAutoencoder
+from crate_mae.training.probe import Probe, Strength
+from crate_mae.training.probing import open_parts
 
 PARTS = ["checkpoints/best/model.safetensors", "completions.png", "training.png", "probe.png", "layers.png"]
 
@@ -30,12 +34,13 @@ def test_a_short_demo_writes_everything_and_its_own_numbers(tmp_path: Path, caps
     assert not re.search(r'(src|href)="(?!data:)', page)
     assert str(out / "report.html") in printed
     losses = numbers["training_loss"]
-    assert len(losses) == 40
-    assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
+    assert list(losses) == ["10", "20", "30", "40"]
+    assert losses["40"] < 0.8 * losses["10"]
+    assert numbers["held_out_loss"].keys() == {"0", "8", "16", "24", "32", "40"}
     model = crate_mae.load(out)
-    digits = Digits.load(0)
-    assert model.config.mean == pytest.approx((digits.mean,))
-    assert model.encode(digits.test[:2]).shape == (2, 1 + model.num_patches, model.config.dim)
+    digits = split_digits(0)
+    assert model.config.mean == pytest.approx((digits.train.mean(),), abs=1e-3)
+    assert model.config.std == pytest.approx((digits.train.std(),), abs=1e-3)
 
 
 def test_the_demo_is_reproducible(tmp_path: Path) -> None:
@@ -45,18 +50,32 @@ def test_the_demo_is_reproducible(tmp_path: Path) -> None:
     weights = []
     for name in ("one", "two"):
         torch.manual_seed(len(name))
-        run(tmp_path / name, 3, 0, torch.device("cpu"), Console(quiet=True))
+        run(tmp_path / name, 3, 0, "cpu", Console(quiet=True))
         weights.append((tmp_path / name / PARTS[0]).read_bytes())
     assert torch.get_num_threads() == threads
     assert weights[0] == weights[1]
 
 
-def test_the_digits_are_split_cleanly() -> None:
-    digits = Digits.load(0)
-    assert len(digits.train) + len(digits.test) == 1797
-    assert digits.train.mean().item() == pytest.approx(0, abs=1e-5)
-    assert digits.train.std().item() == pytest.approx(1, abs=1e-3)
-    assert set(digits.train_labels) == set(digits.test_labels) == set(range(10))
+def test_a_second_demo_goes_on_where_the_first_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        main(["demo", "--steps", "3", "--out", str(tmp_path), "--device", "cpu"])
+    starts = [json.loads(line) for line in (tmp_path / "starts.jsonl").read_text().splitlines()]
+    assert [start["step"] for start in starts] == [0, 3]
+
+
+def test_what_the_mean_patch_leaves(tmp_path: Path) -> None:
+    config = recipes.digits()
+    model = MaskedAutoencoder(config.model_config())
+    parts = open_parts("digits", None, download=False)
+    train, test = (whole(part, model, config) for part in (parts.train, parts.test))
+    total, count = 0.0, 0
+    patches = model.patches(test.images)
+    mean = model.patches(train.images).mean(0)
+    for image, mask in enumerate(test.masks):
+        for place in mask.nonzero()[:, 0].tolist():
+            total += (patches[image, place] - mean[place]).square().mean().item()
+            count += 1
+    assert mean_patch_error(model, train, test) == pytest.approx(total / count, rel=1e-4)
 
 
 def test_the_words_say_what_the_numbers_do() -> None:

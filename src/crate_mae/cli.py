@@ -28,7 +28,7 @@ def demo(out: Path = Path("runs/demo"), steps: int = 2500, seed: int = 0, device
 
     if steps < 1:
         raise UserError(f"--steps is {steps}; choose a whole number from 1 up.")
-    run(out, steps, _seed(seed), pick_device(device), Console())
+    run(out, steps, _seed(seed), device, Console())
 
 
 def models() -> None:
@@ -383,13 +383,13 @@ def probe(
 VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
     "models": models,
-    "convert": convert,
-    "complete": complete,
-    "probe": probe,
-    "inspect": inspect,
-    "theory": theory,
     "pretrain": pretrain,
+    "probe": probe,
     "finetune": finetune,
+    "inspect": inspect,
+    "complete": complete,
+    "convert": convert,
+    "theory": theory,
     "data pack": data_pack,
     "data check": data_check,
 }

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -58,21 +58,50 @@ def completions(
 
 
 def training_curve(
-    steps: Float[np.ndarray, " s"],
-    losses: Float[np.ndarray, " s"],
-    held_out: Mapping[int, float],
-    reference: tuple[str, float],
+    training: Mapping[int, float], held_out: Mapping[int, float], reference: tuple[str, float]
 ) -> Figure:
-    """The loss on training batches and on held-out images, with one level to compare with."""
+    """The loss by step on training batches and on held-out images, with one level to compare with."""
     figure = Figure(figsize=(7.5, 4), layout="constrained")
     ax = figure.subplots()
-    ax.plot(steps, losses, color=INK, alpha=0.35, lw=0.8, label="training batch")
-    ax.plot(list(held_out), list(held_out.values()), "o-", color=INK, ms=4, label="held-out images")
+    _losses(ax, training, held_out)
     ax.axhline(reference[1], color=ACCENT, ls="--", label=f"{reference[0]} ({reference[1]:.3f})")
     # The first steps lie far above: the axis leaves them out to show where the work is done.
-    ax.set(xlabel="step", ylabel="mean squared error on masked patches", xlim=(0, None), ylim=(0, 2 * reference[1]))
+    ax.set(ylabel="mean squared error on masked patches", ylim=(0, 2 * reference[1]))
     ax.legend(frameon=False)
     return figure
+
+
+def run_curves(
+    training: Mapping[int, float],
+    held_out: Mapping[str, Mapping[int, float]],
+    accuracies: Mapping[str, Mapping[int, float]],
+    loss: str,
+) -> Figure:
+    """A run: its losses by step on the left, and on the right, where there are any, accuracies in per cent."""
+    panels = 1 + bool(accuracies)
+    figure = Figure(figsize=(5.5 * panels, 3.8), layout="constrained")
+    axes = figure.subplots(1, panels, squeeze=False)[0]
+    late = [value for step, value in training.items() if step > max(training) / 50]
+    after_start = [value for curve in held_out.values() for step, value in curve.items() if step > 0]
+    top = 1.1 * max([*late, *after_start], default=1.0)
+    _losses(axes[0], training, {})
+    for colour, (name, values) in zip((ACCENT, INK), held_out.items(), strict=False):
+        axes[0].plot(list(values), list(values.values()), "o-", ms=4, color=colour, label=name)
+    axes[0].set(ylabel=loss, ylim=(0, top))
+    axes[0].legend(frameon=False)
+    for colour, (name, values) in zip((INK, ACCENT, MUTED), accuracies.items(), strict=False):
+        axes[1].plot(list(values), list(values.values()), "o-", ms=4, color=colour, label=name)
+    if accuracies:
+        axes[1].set(xlabel="step", ylabel="accuracy on validation images, %", xlim=(0, None))
+        axes[1].legend(frameon=False)
+    return figure
+
+
+def _losses(ax: Axes, training: Mapping[int, float], held_out: Mapping[int, float]) -> None:
+    ax.plot(list(training), list(training.values()), color=INK, alpha=0.35, lw=0.8, label="training batches")
+    if held_out:
+        ax.plot(list(held_out), list(held_out.values()), "o-", color=INK, ms=4, label="held-out images")
+    ax.set(xlabel="step", xlim=(0, None))
 
 
 @dataclass(frozen=True)

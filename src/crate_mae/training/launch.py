@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from crate_mae import figures
 from crate_mae.data.datasets import open_dataset
 from crate_mae.data.loader import Samples
 from crate_mae.data.source import ImageSource
@@ -46,6 +47,8 @@ def launch(
         processes.wait()
         _say(console, heading(job, processes))
         outcome = train(job, run, processes, console, tensorboard)
+        if processes.is_main:
+            draw_curves(run, job)
         _say(console, ending(outcome, run, config))
         return outcome
 
@@ -88,6 +91,27 @@ def ending(outcome: Outcome, run: Run, config: RunConfig) -> str:
         return f"Done: {outcome.step:,} steps. Best checkpoint: {run.best}"
     again = f"crate-mae {config.task} --out {run.path} --resume"
     return f"Stopped after step {outcome.step:,} of {config.steps:,}; nothing is lost. Go on with: {again}"
+
+
+def draw_curves(run: Run, job: Job) -> None:
+    """The run's losses and accuracies, in ``curves.png``."""
+    names = {
+        name: words
+        for name, words in {
+            "val_loss": "validation",
+            "train_loss": "training images, not augmented",
+            "knn_accuracy": "nearest neighbours",
+            "probe_accuracy": "ridge regression",
+            "val_accuracy": "classifier",
+        }.items()
+        if run.series(name)
+    }
+    losses, accuracies = (
+        {words: run.series(name) for name, words in names.items() if name.endswith(kind)}
+        for kind in ("loss", "accuracy")
+    )
+    figure = figures.run_curves(run.series("loss"), losses, accuracies, job.objective.measures)
+    figures.save(figure, run.path / "curves.png")
 
 
 def _say(console: Console, text: str) -> None:

@@ -1,6 +1,7 @@
 """What a run minimises: a module from a batch to a scalar, which the loop may join over processes or compile."""
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +17,8 @@ class Objective(nn.Module, ABC):
     """A model and its loss."""
 
     model: ImageModel
+    measures: ClassVar[str]
+    """The loss in words, for an axis."""
 
     @abstractmethod
     def forward(
@@ -26,6 +29,8 @@ class Objective(nn.Module, ABC):
 
 class Completing(Objective):
     """The error of the completion on the masked patches."""
+
+    measures = "mean squared error on masked patches"
 
     def __init__(self, model: MaskedAutoencoder):
         super().__init__()
@@ -43,6 +48,8 @@ class Classifying(Objective):
     Mixup (Zhang et al., 2018): x = a x_i + (1 - a) x_j and the same of the labels, a ~ Beta(mixup, mixup), j a
     permutation of the batch; one a for a batch.
     """
+
+    measures = "cross entropy, nats"
 
     def __init__(self, model: Classifier, mixup: float = 0.0, label_smoothing: float = 0.0):
         super().__init__()

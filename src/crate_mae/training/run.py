@@ -168,6 +168,10 @@ class Run:
                 continue
         return lines
 
+    def series(self, name: str) -> dict[int, float]:
+        """One of the metrics, by step."""
+        return {int(line["step"]): line[name] for line in self.read() if name in line}
+
     def rewind(self, step: int) -> None:
         """Forget metrics of steps that a kill has undone: they will be written again."""
         lines = self.read()
