@@ -1,8 +1,7 @@
-"""docs/look-inside.md and examples/look_inside.py run, and the page names every quantity."""
+"""The Python of docs/look-inside.md and examples/look_inside.py run; tests/inspection runs the page's command."""
 
 import re
 import runpy
-import shlex
 import sys
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 from PIL import Image
 
 from crate_mae.analysis.quantities import QUANTITIES
-from crate_mae.cli import main
 from tests.inspection.test_measure import for_digits
 
 ROOT = Path(__file__).parents[1]
@@ -23,15 +21,6 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for_digits().save(tmp_path / "runs" / "demo" / "checkpoints" / "best")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def test_the_command_runs(user: Path) -> None:
-    (command,) = re.findall(r"^```sh\n(.*?)\n```$", TEXT, re.DOTALL | re.MULTILINE)
-    verb, *words = shlex.split(command)
-    assert verb == "crate-mae"
-    main(words)
-    assert (user / "runs" / "inspect" / "report.html").is_file()
-    assert (user / "runs" / "inspect" / "inspect.json").is_file()
 
 
 def test_the_python_runs(user: Path) -> None:

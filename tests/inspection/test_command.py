@@ -1,6 +1,9 @@
 """crate-mae inspect from the command line to a page in a browser."""
 
+import contextlib
 import json
+import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from html import escape
@@ -16,21 +19,26 @@ from crate_mae.cli import main
 from crate_mae.inspection.command import plain
 from tests.inspection.test_measure import for_digits
 
+DOCS = Path(__file__).parents[2] / "docs" / "look-inside.md"
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report of a whole autoencoder."""
+    """The report that the command of docs/look-inside.md makes of a small autoencoder."""
+    (command,) = re.findall(r"^```sh\n(.*?)\n```$", DOCS.read_text(), re.DOTALL | re.MULTILINE)
+    verb, *words = shlex.split(command)
+    assert verb == "crate-mae"
     folder = tmp_path_factory.mktemp("inspect")
-    checkpoint = for_digits().save(folder / "checkpoint")
-    out = ["--out", str(folder / "out")]
-    main(["inspect", str(checkpoint), "--data", "digits", "--images", "12", "--device", "cpu", *out])
-    return folder / "out"
+    for_digits().save(folder / "runs" / "demo" / "checkpoints" / "best")
+    with contextlib.chdir(folder):
+        main(words)
+    return folder / "runs" / "inspect"
 
 
 def test_it_writes_a_page_its_pictures_and_every_number(folder: Path) -> None:
     found = json.loads((folder / "inspect.json").read_text())
     page = (folder / "report.html").read_text()
-    assert found["images"] == 12
+    assert found["images"] == 64
     for stack in ("encoder", "decoder"):
         assert found[stack]["curves"].keys() == QUANTITIES.keys()
         for curve in found[stack]["curves"].values():
@@ -44,7 +52,7 @@ def test_it_writes_a_page_its_pictures_and_every_number(folder: Path) -> None:
     assert f"{value:.4g}" in page
     error = found["completion"]["error"]["mean"][2]
     assert f"{error:.4g}" in page
-    assert "12 of the 450 images of digits" in page
+    assert "64 of the 450 images of digits" in page
     assert "not orthonormal" in page
     assert "Left out" not in page
     pictures = sorted(file.name for file in folder.glob("*.png"))

@@ -18,9 +18,9 @@ from crate_mae.report import Report
 MOST_HEADS = 12
 ANGLES = {
     "the layer's own": "angle",
-    "its part beyond the span": "angle_beyond",
+    "own, beyond the span": "angle_beyond",
     "the equation's": "angle_equation",
-    "its part beyond the span ": "angle_equation_beyond",
+    "equation's, beyond the span": "angle_equation_beyond",
 }
 
 
@@ -124,13 +124,13 @@ def _layers(
     report.section(f"The {stack}, layer by layer")
     picture = figures.save(figures.layer_curves(panels, f"{stack} layer", first), out / f"{stack}-layers.png")
     said = [
-        f"{QUANTITIES[name].title} goes from {_with_spread(found[name], 0)} in the first layer to "
+        f"the {QUANTITIES[name].title} goes from {_with_spread(found[name], 0)} in the first layer to "
         f"{_with_spread(found[name], -1)} in the last"
         for name in ("compression", "rate", "sparsity", "angle")
         if name in found.curves
     ]
-    caption = f"Mean and deviation over {found.images} images. " + "; ".join(said) + "."
-    report.picture(picture, caption[0].upper() + caption[1:], f"Curves of every quantity over the {stack}'s layers")
+    caption = f"Mean and deviation over {found.images} images. {_sentence('; '.join(said))}"
+    report.picture(picture, caption, f"Curves of every quantity over the {stack}'s layers")
     names = list(found.curves)
     rows = [
         [str(first + index), *(_with_spread(found[name], index) for name in names)]
@@ -221,7 +221,7 @@ def _attention(report: Report, out: Path, name: str, found: AttentionMaps, inspe
     heads = found.maps.shape[1]
     patches = found.maps.shape[2] * found.maps.shape[3]
     whose = {"paper": "the paper's formula", "authors": "the authors' convention"}[found.convention]
-    report.section(f"What the class token looks at, by {whose}", f"{CONVENTIONS[found.convention].capitalize()}.")
+    report.section(f"What the class token looks at, by {whose}", _sentence(CONVENTIONS[found.convention]))
     drawn = inside.attention(inspection.attended, found.maps, range(min(heads, MOST_HEADS)))
     entropy = -(found.maps * np.log(np.clip(found.maps, 1e-300, None))).sum((-2, -1))
     caption = (
@@ -285,6 +285,10 @@ def _completion(report: Report, out: Path, found: Inspection) -> None:
         for index, (share, masked) in enumerate(zip(shares, result.masked, strict=True))
     ]
     report.table(["masked", "patches", "error"], rows)
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
 
 
 def _line(curve: Curve) -> tuple[np.ndarray, np.ndarray]:
