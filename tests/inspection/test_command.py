@@ -1,6 +1,8 @@
 """crate-mae inspect from the command line to a page in a browser."""
 
 import contextlib
+import dataclasses
+import inspect
 import json
 import re
 import shlex
@@ -13,10 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crate_mae import ImageEncoder
+from crate_mae import ImageEncoder, cli
 from crate_mae.analysis.quantities import QUANTITIES
 from crate_mae.cli import main
 from crate_mae.inspection.command import plain
+from crate_mae.inspection.measure import Settings
 from tests.inspection.test_measure import for_digits
 
 DOCS = Path(__file__).parents[2] / "docs" / "look-inside.md"
@@ -109,3 +112,10 @@ def test_the_page_opens_in_a_browser_without_a_request_or_an_error(folder: Path,
 def test_plain_values_for_json() -> None:
     found = plain({"a": np.array([1.0, np.nan]), "b": (Path("x"), float("inf")), "c": 3})
     assert found == {"a": [1.0, None], "b": ["x", None], "c": 3}
+
+
+def test_the_commands_defaults_are_the_librarys() -> None:
+    command = {name: one.default for name, one in inspect.signature(cli.inspect).parameters.items()}
+    for field in dataclasses.fields(Settings):
+        if field.name != "data":
+            assert command[field.name] == field.default, field.name
