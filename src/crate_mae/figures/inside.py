@@ -59,7 +59,7 @@ def attention(
         ax.set_axis_off()
     for index, image in enumerate(images):
         top = index * rows_each
-        _show(axes[top, 0], image)
+        show(axes[top, 0], image)
         axes[top, 0].set_title("image", fontsize=9)
         pale = 0.55 + 0.45 * image[..., :3].mean(-1)
         extent = (0, image.shape[1], image.shape[0], 0)
@@ -68,7 +68,7 @@ def attention(
             weight = maps[index, head] / max(maps[index, head].max(), np.finfo(float).tiny)
             ax.imshow(pale, cmap="gray", vmin=0, vmax=1, extent=extent, interpolation="nearest")
             drawn = ax.imshow(weight, cmap=OVERLAY, vmin=0, vmax=1, extent=extent, interpolation="nearest")
-            ax.set_title(f"head {head + 1}, peak {maps[index, head].max():.2g}", fontsize=8)
+            ax.set_title(f"head {head + 1}, peak {maps[index, head].max():.2g}", fontsize=9)
     figure.colorbar(drawn, ax=axes, label="weight, as a share of the map's peak", shrink=min(1.0, 3 / rows))
     return figure
 
@@ -85,7 +85,7 @@ def components(
     axes = figure.subplots(3, columns, squeeze=False)
     reach = float(np.abs(first).max()) or 1.0
     for column, image in enumerate(images):
-        _show(axes[0, column], image)
+        show(axes[0, column], image)
         extent = (0, image.shape[1], image.shape[0], 0)
         drawn = axes[1, column].imshow(
             first[column], cmap="RdBu_r", vmin=-reach, vmax=reach, extent=extent, interpolation="nearest"
@@ -124,14 +124,14 @@ def completions_at(
     for row, name, images in zip(axes, names, stacked, strict=True):
         row[0].set_ylabel(name, fontsize=9)
         for ax, image in zip(row, images, strict=True):
-            _show(ax, image)
+            show(ax, image)
     for row, at in zip(axes[2::2], errors, strict=True):
         for ax, error in zip(row, at, strict=True):
             ax.set_xlabel(f"error {error:.3f}", fontsize=8.5)
     return figure
 
 
-def _show(ax: Axes, image: np.ndarray) -> None:
+def show(ax: Axes, image: np.ndarray) -> None:
     gray = image.shape[2] == 1
     ax.imshow(image[..., 0] if gray else image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     ax.set(xticks=[], yticks=[])
