@@ -56,7 +56,12 @@ LAMBDA_OF_FIGURES = 5.0
 MASK_RATIO = 0.75
 """Of all but table 5."""
 
-SETS = {"cifar10": "CIFAR10", "cifar100": "CIFAR100", "flowers102": "Oxford Flowers-102", "oxford_pets": "Oxford-IIIT-Pets"}
+SETS = {
+    "cifar10": "CIFAR10",
+    "cifar100": "CIFAR100",
+    "flowers102": "Oxford Flowers-102",
+    "oxford_pets": "Oxford-IIIT-Pets",
+}
 """The sets of tables 2 and 3 by our names and the paper's."""
 
 CONFIGURATIONS = {"small": (12, 576, 12, 196), "base": (12, 768, 12, 196)}

@@ -32,6 +32,8 @@ class Cell:
 
     @property
     def mean(self) -> float | None:
+        if len(self.values) == 1:
+            return self.values[0]
         return fmean(self.values) if self.values else None
 
     @property

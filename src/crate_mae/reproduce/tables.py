@@ -13,8 +13,8 @@ from crate_mae.reproduce.tasks import Finetuned, Measurement, Place, Probed, Rec
 FOR_FULL = "not run: for --scale full"
 HOW_PROBED = (
     "Linear probing: logistic regression on standardised features of the frozen encoder's last layer, C from 1 to 1e5. "
-    "'best C on test' is the paper's protocol, which flatters every model; 'C by validation' leaves the test images out "
-    "of the choice."
+    "'best C on test' is the paper's protocol, which flatters every model; 'C by validation' leaves the test images "
+    "out of the choice."
 )
 
 
@@ -90,14 +90,14 @@ def table1(scale: Scale, seeds: int) -> Plan:
         he = parameter_counts("vit_mae_base_he")[1] if size == "base" else None
         counts = [crate, crate_theirs, visible, vit, vit_theirs, he]
         papers = [None, printed_crate, None, None, printed_vit, None]
-        for name, count, printed in zip(plotted, counts, papers, strict=True):
+        for name, count, number in zip(plotted, counts, papers, strict=True):
             if count is not None:
-                entries.append(Entry(row, name, printed, known=(count / 1e6,)))
+                entries.append(Entry(row, name, number, known=(count / 1e6,)))
     notes = (
-        "Parameters are exact, counted on the models themselves: all trainable, all used. The authors' layout adds fixed "
-        "position tables and, for CRATE, biases, norms and a map that the forward pass never uses: the paper's counts.",
-        "L, d, K and N are CRATE's. ViT-MAE-S has 12 layers of width 384 and a decoder of 8 of 512; ViT-MAE-B 12 of 768 "
-        "and 8 of 768. He et al.'s own decoder for the Base encoder has 8 of 512.",
+        "Parameters are exact, counted on the models themselves: all trainable, all used. The authors' layout adds "
+        "fixed position tables and, for CRATE, biases, norms and a map that the forward pass never uses: so the paper counts.",
+        "L, d, K and N are CRATE's. ViT-MAE-S has 12 layers of width 384 and a decoder of 8 of 512; ViT-MAE-B 12 of "
+        "768 and 8 of 768. He et al.'s own decoder for the Base encoder has 8 of 512.",
     )
     return Plan("table1", "model", "millions of parameters", entries, notes, 6, plotted=plotted)
 
@@ -126,14 +126,15 @@ def table2(scale: Scale, seeds: int) -> Plan:
 
 def table3(scale: Scale, seeds: int) -> Plan:
     """Pretrained against random."""
+    rows: list[tuple[str, Variant, bool, dict[str, float]]] = [
+        ("CRATE-B (trained)", "crate", False, paper.PRETRAINED),
+        ("CRATE-B visible (trained)", "visible", False, {}),
+        ("CRATE-B (random init)", "crate", True, paper.RANDOM),
+    ]
     entries = []
     for data in scale.sets:
         source, column = scale.source_of(data), paper.SETS.get(data, data)
-        for row, variant, random, numbers in (
-            ("CRATE-B (trained)", "crate", False, paper.PRETRAINED),
-            ("CRATE-B visible (trained)", "visible", False, {}),
-            ("CRATE-B (random init)", "crate", True, paper.RANDOM),
-        ):
+        for row, variant, random, numbers in rows:
             tasks = tuple(Finetuned(model, data, random) for model in _seeds(variant, "base", source, seeds))
             entries.append(Entry(row, column, numbers.get(data), tasks, _test_accuracy))
     notes = (

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from crate_mae.data.datasets import find_splits, open_dataset
-from crate_mae.data.named import NAMED
+from crate_mae.data.named import NAMED, Split
 from crate_mae.device import Device, pick_device
 from crate_mae.errors import UserError
 from crate_mae.models.zoo import load, load_autoencoder
@@ -239,12 +239,9 @@ class Reconstructed(Measurement):
     def run(self, place: Place) -> None:
         made = Pretrained(self.model)
         model = load_autoencoder(made.folder(place)).to(pick_device(place.device)).eval()
-        samples = {
-            name: as_evaluated(
-                open_dataset(self.model.data, split, place.data_root), model.config, self.model.mask_ratio
-            )
-            for name, split in (("train", "train"), ("val", "test"))
-        }
+        splits: dict[str, Split] = {"train": "train", "val": "test"}
+        sources = {name: open_dataset(self.model.data, split, place.data_root) for name, split in splits.items()}
+        samples = {name: as_evaluated(of, model.config, self.model.mask_ratio) for name, of in sources.items()}
         evaluator = Reconstruction(samples, Processes(0, 1, model.device), made.config(place).workers)
         _write(self.file(place), dict(evaluator(model)))
 

@@ -1,0 +1,113 @@
+"""``crate-mae reproduce``: train what is missing, measure, print, and write CSV, JSON, Markdown and PNG."""
+
+import shlex
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+from rich.console import Console
+
+from crate_mae import figures
+from crate_mae.data.checking import processors
+from crate_mae.device import pick_device
+from crate_mae.errors import UserError
+from crate_mae.figures.comparison import comparison
+from crate_mae.reproduce.drawing import Drawing, Made
+from crate_mae.reproduce.figures import FIGURES
+from crate_mae.reproduce.launching import command
+from crate_mae.reproduce.paper import ITEMS
+from crate_mae.reproduce.sweep import carry_out, open_tasks
+from crate_mae.reproduce.tables import TABLES, Plan
+from crate_mae.reproduce.tasks import Finetuned, Place, Pretrained, Task
+from crate_mae.training.run import commit
+
+ALL, LIST = "all", "list"
+WIDTH = 170
+"""Of what is printed where there is no terminal."""
+RESULTS = "results.md"
+
+
+def run(name: str, place: Place, seeds: int, processes: int | None, console: Console) -> None:
+    """Make one item, or all."""
+    if name == LIST:
+        for item in ITEMS.values():
+            console.print(f"{item.name:<10}{item.title}  [{item.label}]", highlight=False, markup=False, soft_wrap=True)
+        return
+    names = list(ITEMS) if name == ALL else [_known(name)]
+    plans = [(TABLES.get(name) or FIGURES[name])(place.scale, seeds) for name in names]
+    tasks = open_tasks((task for plan in plans for task in plan.tasks), place)
+    if place.scale.name == "full":
+        _say_commands([task for plan in plans for task in plan.tasks], place, console)
+    try:
+        carry_out(tasks, place, _processes(processes, place), console)
+    except KeyboardInterrupt:
+        console.print("Stopped; nothing that was finished is lost. The same command goes on from here.")
+        raise
+    wide = console if console.is_terminal else Console(width=WIDTH, file=console.file)
+    written = []
+    for plan in plans:
+        made = make(plan, place, seeds)
+        folder = write(made, place, seeds)
+        written.append(made.table.markdown())
+        wide.print(made.table.printed())
+        for note in made.table.notes:
+            console.print(note, highlight=False, markup=False, soft_wrap=True)
+        console.print(f"Written to {folder}\n", highlight=False, markup=False, soft_wrap=True)
+    if name == ALL:
+        (place.out / RESULTS).write_text("\n".join(written))
+        console.print(f"All of it: {place.out / RESULTS}", highlight=False, markup=False, soft_wrap=True)
+
+
+def make(plan: Plan | Drawing, place: Place, seeds: int) -> Made:
+    """A table or a figure from what is trained and measured."""
+    match plan:
+        case Plan():
+            table = plan.measured(place, seeds)
+            return Made(table, {plan.name: comparison(table.panels(plan.plotted), table.unit)})
+        case Drawing():
+            return plan.made(place)
+
+
+def write(made: Made, place: Place, seeds: int) -> Path:
+    """Write a table and its pictures to ``OUT/NAME``."""
+    table = made.table
+    folder = place.out / table.name
+    folder.mkdir(parents=True, exist_ok=True)
+    item = ITEMS[table.name]
+    about = {"label": item.label, "scale": place.scale.name, "seeds": seeds, "commit": commit()}
+    (folder / f"{table.name}.json").write_text(table.json(**about))
+    (folder / f"{table.name}.csv").write_text(table.csv())
+    shown = "".join(f"\n![{name}]({name}.png)\n" for name in made.pictures)
+    (folder / f"{table.name}.md").write_text(table.markdown() + shown)
+    for name, figure in made.pictures.items():
+        figures.save(figure, folder / f"{name}.png")
+    return folder
+
+
+def _known(name: str) -> str:
+    if name in ITEMS:
+        return name
+    near = get_close_matches(name, [*ITEMS, ALL, LIST], n=1)
+    hint = f"did you mean {near[0]}?" if near else "crate-mae reproduce list names them."
+    raise UserError(f"the paper has no {name}; {hint}")
+
+
+def _processes(processes: int | None, place: Place) -> int:
+    """Trainings side by side: one for each core of a CPU, one after the other where a GPU computes."""
+    if processes is not None:
+        return processes
+    return processors() if pick_device(place.device).type == "cpu" else 1
+
+
+def _say_commands(tasks: Sequence[Task], place: Place, console: Console) -> None:
+    """Every training at full scale as a command: each may also be run by itself, on any cluster, before this."""
+    trained: dict[Pretrained | Finetuned, None] = {}
+    for task in tasks:
+        for run in (*task.before, task):
+            if isinstance(run, Pretrained | Finetuned):
+                trained[run] = None
+    if trained:
+        console.print(f"{len(trained)} runs; torchrun may start any of them on a cluster:", highlight=False)
+    for run in trained:
+        words = shlex.join(["crate-mae", *command(run.config(place), run.folder(place))])
+        console.print(words, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,96 @@
+"""What the figures share: their models, the images that they look at, and what comes of them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from crate_mae.data.datasets import open_dataset
+from crate_mae.data.loader import evaluation_batches
+from crate_mae.data.source import ImageSource, Part
+from crate_mae.data.transforms import sample_generator
+from crate_mae.device import pick_device
+from crate_mae.models.autoencoder import MaskedAutoencoder
+from crate_mae.models.zoo import load_autoencoder
+from crate_mae.reproduce import paper
+from crate_mae.reproduce.models import Model, Scale, Variant
+from crate_mae.reproduce.table import MISSING, Cell, Table
+from crate_mae.reproduce.tasks import Place, Pretrained
+from crate_mae.training.evaluators import as_evaluated
+
+BATCH = 64
+SEED = 0
+"""Of the choice of images."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What came of a table or a figure: its numbers, and its pictures by the names of their files."""
+
+    table: Table
+    pictures: dict[str, Figure]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure before it is drawn."""
+
+    name: str
+    models: Sequence[Model]
+    draw: Callable[[Place], Made]
+    """From where the models are."""
+
+    @property
+    def tasks(self) -> list[Pretrained]:
+        return [Pretrained(model) for model in self.models]
+
+    def made(self, place: Place) -> Made:
+        """The figure, or word that its data are missing."""
+        if all(place.has(data) for task in self.tasks for data in task.sets):
+            return self.draw(place)
+        cells = [Cell(task.name, "ours", note=MISSING) for task in self.tasks]
+        return Made(figure_table(self.name, "to be trained", "", cells, [place.scale.protocol]), {})
+
+
+def figure_table(
+    name: str, heading: str, unit: str, cells: Sequence[Cell], notes: Sequence[str], digits: int = 1
+) -> Table:
+    """The numbers behind a figure."""
+    words = f"Figure {name.removeprefix('figure')}. {paper.ITEMS[name].title}"
+    return Table(name, words, heading, unit, tuple(cells), tuple(notes), digits)
+
+
+def model_of_figures(scale: Scale, variant: Variant, seed: int = 0) -> Model:
+    """The model that the figures show: Base, with the paper's lambda for figures."""
+    return Model(variant, "base", scale.source_of(scale.shown), seed, paper.LAMBDA_OF_FIGURES)
+
+
+def trained(place: Place, model: Model) -> MaskedAutoencoder:
+    """The model from its run folder."""
+    return load_autoencoder(Pretrained(model).folder(place)).to(pick_device(place.device)).eval()
+
+
+def shown(place: Place) -> ImageSource:
+    """The images that the figures look at."""
+    return open_dataset(place.scale.shown, "test", place.data_root)
+
+
+def in_random_order(source: ImageSource) -> np.ndarray:
+    """Indices of all images, in an order that is the same each time."""
+    return torch.randperm(len(source), generator=sample_generator(SEED)).numpy()
+
+
+def look(place: Place, model: MaskedAutoencoder, chosen: np.ndarray) -> tuple[Tensor, Tensor]:
+    """These images as the model takes them, and a mask for each, the same for every model of as many patches."""
+    source = Part(shown(place), chosen)
+    batch = next(iter(evaluation_batches(as_evaluated(source, model.config, paper.MASK_RATIO), len(source))))
+    return batch.images.to(model.device), batch.masks.to(model.device)
+
+
+def stream(model: MaskedAutoencoder, source: ImageSource) -> Iterator[Tensor]:
+    """Many images, batch by batch."""
+    for batch in evaluation_batches(as_evaluated(source, model.config, paper.MASK_RATIO), BATCH):
+        yield batch.images.to(model.device)

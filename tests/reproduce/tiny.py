@@ -1,0 +1,25 @@
+"""A scale for tests: the desk's, with two steps, the same small size for all, and a few images."""
+
+from dataclasses import replace
+
+from crate_mae.reproduce.models import Scale, desk
+
+SIZES = {"dim": 16, "depth": 2, "heads": 2}
+DECODER = {"decoder_dim": 16, "decoder_depth": 1, "decoder_heads": 2}
+
+
+def tiny() -> Scale:
+    scale = desk()
+    short = {"steps": 2, "batch": 8, "evaluate_every": 2, "checkpoint_every": 1, "evaluation_images": 16}
+
+    def shrink(config):  # type: ignore[no-untyped-def]
+        decoder = DECODER if config.model.startswith("vit") else {}
+        return replace(config, **short, model_settings=config.model_settings | SIZES | decoder)
+
+    return replace(
+        scale,
+        name="tiny",
+        images=32,
+        pretrain={key: shrink(config) for key, config in scale.pretrain.items()},
+        finetune={key: shrink(config) for key, config in scale.finetune.items()},
+    )
