@@ -43,7 +43,7 @@ def run(name: str, place: Place, seeds: int, processes: int | None, console: Con
     except KeyboardInterrupt:
         console.print("Stopped; nothing that was finished is lost. The same command goes on from here.")
         raise
-    wide = console if console.is_terminal else Console(width=WIDTH, file=console.file)
+    wide = console if console.is_terminal else Console(width=WIDTH, file=console.file, quiet=console.quiet)
     written = []
     for plan in plans:
         made = make(plan, place, seeds)

@@ -71,6 +71,10 @@ class Table:
     def at(self) -> dict[tuple[str, str], Cell]:
         return {(cell.row, cell.column): cell for cell in self.cells}
 
+    @cached_property
+    def _whose(self) -> str:
+        return "ours " if any(cell.paper is not None for cell in self.cells) else ""
+
     def words(self, cell: Cell | None) -> list[str]:
         """What a cell says: the paper's number, then ours or why there is none."""
         if cell is None:
@@ -78,7 +82,7 @@ class Table:
         lines = [] if cell.paper is None else [f"paper {_number(cell.paper, self.paper_digits)}"]
         if cell.mean is not None:
             spread = "" if cell.std is None else f" ± {_number(cell.std, self.digits)}"
-            lines.append(f"ours {_number(cell.mean, self.digits)}{spread}")
+            lines.append(f"{self._whose}{_number(cell.mean, self.digits)}{spread}")
         return lines + ([cell.note] if cell.note else [])
 
     def printed(self) -> Printed:

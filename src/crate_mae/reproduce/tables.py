@@ -63,8 +63,11 @@ class Plan:
         """The table, from results that are there."""
         heading = f"Table {self.name.removeprefix('table')}. {paper.ITEMS[self.name].title}"
         notes = (*protocol(place, seeds), *self.notes) if self.tasks else self.notes
-        cells = tuple(entry.measured(place) for entry in self.entries)
-        return Table(self.name, heading, self.heading, self.unit, cells, notes, self.digits, self.paper_digits)
+        cells = [entry.measured(place) for entry in self.entries]
+        # Of a set that is not there, only the rows that the paper has.
+        told = {cell.row for cell in cells if cell.paper is not None or cell.values}
+        cells = [cell for cell in cells if cell.row in told]
+        return Table(self.name, heading, self.heading, self.unit, tuple(cells), notes, self.digits, self.paper_digits)
 
 
 def protocol(place: Place, seeds: int) -> tuple[str, ...]:
@@ -95,7 +98,7 @@ def table1(scale: Scale, seeds: int) -> Plan:
                 entries.append(Entry(row, name, number, known=(count / 1e6,)))
     notes = (
         "Parameters are exact, counted on the models themselves: all trainable, all used. The authors' layout adds "
-        "fixed position tables and, for CRATE, biases, norms and a map that the forward pass never uses: so the paper counts.",
+        "fixed position tables and, for CRATE, biases, norms and a map that is never used: so the paper counts.",
         "L, d, K and N are CRATE's. ViT-MAE-S has 12 layers of width 384 and a decoder of 8 of 512; ViT-MAE-B 12 of "
         "768 and 8 of 768. He et al.'s own decoder for the Base encoder has 8 of 512.",
     )
