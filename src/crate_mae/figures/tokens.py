@@ -33,6 +33,7 @@ def token_flow(rows: Mapping[str, Sequence[Panel]]) -> Figure:
             ax.set_title(title, fontsize=9)
         for ax in line[len(panels) :]:
             ax.set_axis_off()
+    figure.supxlabel("columns: tokens, the class token first; rows: their d coordinates; red above zero", fontsize=9)
     return figure
 
 
@@ -48,7 +49,15 @@ def clouds(
             ax.plot(*np.outer(column / np.linalg.norm(column), [-reach, reach]), color="black", lw=0.8, alpha=0.5)
         for member in np.unique(members):
             ax.plot(*points[:, members == member], ".", color=COLOURS[member % len(COLOURS)], ms=4)
-        ax.set(xlim=(-reach, reach), ylim=(-reach, reach), zlim=(-reach, reach), xlabel="1", ylabel="2", zlabel="3")
+        ax.set(
+            xlim=(-reach, reach),
+            ylim=(-reach, reach),
+            zlim=(-reach, reach),
+            xlabel="$z_1$",
+            ylabel="$z_2$",
+            zlabel="$z_3$",
+        )
+        ax.set_box_aspect(None, zoom=0.86)
         ax.tick_params(labelsize=6)
         ax.locator_params(nbins=4)
         ax.set_title(title, fontsize=10)

@@ -31,8 +31,12 @@ class Model:
     """What it is pretrained on."""
     seed: int
     lambda_: float = paper.LAMBDA
-    """ISTA's threshold; the baseline has none."""
+    """ISTA's threshold. The baseline has none: there it is always the same, so that one model has one name."""
     mask_ratio: float = paper.MASK_RATIO
+
+    def __post_init__(self) -> None:
+        if self.variant == "vit":
+            object.__setattr__(self, "lambda_", paper.LAMBDA)
 
     @property
     def name(self) -> str:

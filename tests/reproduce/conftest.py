@@ -1,0 +1,66 @@
+"""One small reproduction of everything, for all tests here to look at."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from crate_mae.data import named
+from crate_mae.data.digits import Digits, split_digits
+from crate_mae.reproduce import tasks
+from crate_mae.reproduce.command import run
+from crate_mae.reproduce.tasks import Place
+from crate_mae.training import launch, probing
+from tests.reproduce.tiny import tiny
+
+
+@dataclass
+class Reproduced:
+    """A place where ``all`` was made at the tiny scale with one seed, and the runs that were trained for it."""
+
+    place: Place
+    trained: list[str]
+
+
+def without_pictures_of_runs(patch: pytest.MonkeyPatch) -> None:
+    """Runs and probes draw curves that have tests of their own: here they would take most of the time."""
+    nothing = SimpleNamespace(save=lambda *_: None, strengths=lambda *_: None, probe_by_layer=lambda *_: None)
+    patch.setattr(launch, "draw_curves", lambda *_: None)
+    patch.setattr(probing, "figures", nothing)
+
+
+def few_digits(patch: pytest.MonkeyPatch) -> None:
+    """Every sixth digit."""
+    patch.setattr(named, "split_digits", lambda seed: Digits(*(part[::6] for part in split_digits(seed))))
+
+
+def count_trainings(patch: pytest.MonkeyPatch) -> list[str]:
+    """The folders of the runs that are trained from here on."""
+    trained: list[str] = []
+    whole = tasks.train
+
+    def train(config, folder, *rest):  # type: ignore[no-untyped-def]
+        trained.append(folder.name)
+        whole(config, folder, *rest)
+
+    patch.setattr(tasks, "train", train)
+    return trained
+
+
+@pytest.fixture(scope="package")
+def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reproduced]:
+    with pytest.MonkeyPatch.context() as patch:
+        few_digits(patch)
+        without_pictures_of_runs(patch)
+        trained = count_trainings(patch)
+        place = Place(tmp_path_factory.mktemp("reproduce"), tiny(), None, "cpu")
+        run("all", place, 1, 1, Console(quiet=True))
+        yield Reproduced(place, trained)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "reproduce"
