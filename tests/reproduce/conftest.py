@@ -6,11 +6,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from matplotlib.figure import Figure
+from PIL import Image
 from rich.console import Console
 
+from crate_mae import figures
 from crate_mae.data import named
 from crate_mae.data.digits import Digits, split_digits
-from crate_mae.reproduce import tasks
+from crate_mae.reproduce import command, tasks
 from crate_mae.reproduce.command import run
 from crate_mae.reproduce.tasks import Place
 from crate_mae.training import launch, probing
@@ -30,6 +33,19 @@ def without_pictures_of_runs(patch: pytest.MonkeyPatch) -> None:
     nothing = SimpleNamespace(save=lambda *_: None, strengths=lambda *_: None, probe_by_layer=lambda *_: None)
     patch.setattr(launch, "draw_curves", lambda *_: None)
     patch.setattr(probing, "figures", nothing)
+
+
+def fewer_pictures(patch: pytest.MonkeyPatch) -> None:
+    """Figures 8 to 10 are drawn by what draws figures 6 and 7: they are made, but a blank file takes their place."""
+    save = figures.save
+
+    def save_some(figure: Figure, path: Path) -> Path:
+        if path.parent.name in ("figure8", "figure9", "figure10"):
+            Image.new("L", (400, 400)).save(path)
+            return path
+        return save(figure, path)
+
+    patch.setattr(command.figures, "save", save_some)
 
 
 def few_digits(patch: pytest.MonkeyPatch) -> None:
@@ -54,6 +70,7 @@ def count_trainings(patch: pytest.MonkeyPatch) -> list[str]:
 def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reproduced]:
     with pytest.MonkeyPatch.context() as patch:
         few_digits(patch)
+        fewer_pictures(patch)
         without_pictures_of_runs(patch)
         trained = count_trainings(patch)
         place = Place(tmp_path_factory.mktemp("reproduce"), tiny(), None, "cpu")
