@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -36,11 +37,11 @@ def without_pictures_of_runs(patch: pytest.MonkeyPatch) -> None:
 
 
 def fewer_pictures(patch: pytest.MonkeyPatch) -> None:
-    """Figures 8 to 10 are drawn by what draws figures 6 and 7: they are made, but a blank file takes their place."""
+    """Most are drawn by what draws figures 6 and 7: they are made, but a blank file takes the place of the rest."""
     save = figures.save
 
     def save_some(figure: Figure, path: Path) -> Path:
-        if path.parent.name in ("figure8", "figure9", "figure10"):
+        if path.parent.name in ("figure8", "figure9", "figure10", "figure11") or "visible" in path.name:
             Image.new("L", (400, 400)).save(path)
             return path
         return save(figure, path)
@@ -51,6 +52,11 @@ def fewer_pictures(patch: pytest.MonkeyPatch) -> None:
 def few_digits(patch: pytest.MonkeyPatch) -> None:
     """Every sixth digit."""
     patch.setattr(named, "split_digits", lambda seed: Digits(*(part[::6] for part in split_digits(seed))))
+
+
+def quick_probes(patch: pytest.MonkeyPatch) -> None:
+    """Two values of C, not six."""
+    patch.setattr(probing, "linear_probe", partial(probing.linear_probe, strengths=(1.0, 100.0)))
 
 
 def count_trainings(patch: pytest.MonkeyPatch) -> list[str]:
@@ -71,6 +77,7 @@ def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reproduced]
     with pytest.MonkeyPatch.context() as patch:
         few_digits(patch)
         fewer_pictures(patch)
+        quick_probes(patch)
         without_pictures_of_runs(patch)
         trained = count_trainings(patch)
         place = Place(tmp_path_factory.mktemp("reproduce"), tiny(), None, "cpu")

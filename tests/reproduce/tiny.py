@@ -1,4 +1,4 @@
-"""A scale for tests: the desk's, with two steps, the same small size for all, and a few images."""
+"""A scale for tests: the desk's, with two steps, one small size for all, two sets and a few images."""
 
 from dataclasses import replace
 
@@ -19,6 +19,7 @@ def tiny() -> Scale:
     return replace(
         scale,
         name="tiny",
+        sets=("digits", "cifar10"),
         images=32,
         pretrain={key: shrink(config) for key, config in scale.pretrain.items()},
         finetune={key: shrink(config) for key, config in scale.finetune.items()},

@@ -1,0 +1,69 @@
+"""The order of the work, with tasks that only take note."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from crate_mae.reproduce import sweep
+from crate_mae.reproduce.sweep import carry_out, open_tasks
+from crate_mae.reproduce.tasks import Place, Task
+from tests.reproduce.tiny import tiny
+
+DONE: list[str] = []
+
+
+@dataclass(frozen=True)
+class Note(Task):
+    name: str = ""
+    before: "tuple[Note, ...]" = ()
+    sets: tuple[str, ...] = ("digits",)
+    fails: bool = field(default=False, compare=False)
+
+    def is_done(self, place: Place) -> bool:
+        return self.name in DONE
+
+    def run(self, place: Place) -> None:
+        assert all(first.name in DONE for first in self.before)
+        if self.fails:
+            raise ValueError(self.name)
+        DONE.append(self.name)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    DONE.clear()
+    monkeypatch.setattr(sweep, "ProcessPoolExecutor", lambda count, *_: ThreadPoolExecutor(count))
+    return Place(tmp_path, tiny(), None, "cpu")
+
+
+A, B = Note("a"), Note("b")
+C = Note("c", (A, B))
+D = Note("d", (A,))
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_each_is_done_once_and_after_what_it_needs(place: Place, processes: int) -> None:
+    tasks = open_tasks([C, D, C, A], place)
+    assert sorted(task.name for task in tasks) == ["a", "b", "c", "d"]
+    carry_out(tasks, place, processes, Console(quiet=True))
+    assert sorted(DONE) == ["a", "b", "c", "d"]
+    assert open_tasks([C, D], place) == []
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_one_that_fails_stops_the_rest_and_what_is_done_stays(place: Place, processes: int) -> None:
+    broken = Note("e", (A,), fails=True)
+    later = Note("f", (broken,))
+    with pytest.raises(ValueError, match="e"):
+        carry_out(open_tasks([later], place), place, processes, Console(quiet=True))
+    assert DONE == ["a"]
+    assert open_tasks([later], place) == [broken, later]
+
+
+def test_what_lacks_its_data_is_left_out_with_all_that_is_for_it_alone(place: Place) -> None:
+    absent = Note("g", (A,), sets=("digits", "cifar10"))
+    assert open_tasks([absent], place) == []
+    assert open_tasks([absent, replace(D, name="h")], place) == [A, replace(D, name="h")]
