@@ -15,7 +15,7 @@ ORDER = [  # each may import those before it
     ["models"],
     ["data"],
     ["training", "analysis"],
-    ["demo"],
+    ["demo", "recipes"],
     ["cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
