@@ -212,15 +212,19 @@ def plan(
     from json import dumps
 
     from crate_mae import recipes
-    from crate_mae.training.config import override
+    from crate_mae.training.config import RunConfig, override
     from crate_mae.training.hardware import GB, hardware
     from crate_mae.training.plan import plan, table
 
-    config = override(recipes.find(recipe, recipes.PRETRAIN | recipes.FINETUNE), set_)
+    every: dict[str, Callable[[], RunConfig]] = {**recipes.PRETRAIN, **recipes.FINETUNE}
+    config = override(recipes.find(recipe, every), set_)
     if checkpoint is not None:
         config = override(config, [f"checkpoint={checkpoint}"])
-    nothing_said = devices == 1 and device_memory is None and device_tflops is None
-    target = hardware(device or ("here" if nothing_said else "a100"), config.precision)
+    if device is None and devices == 1 and device_memory is None and device_tflops is None:
+        device = "here"
+    target = hardware(device or "a100", config.precision)
+    if device is None:
+        target = replace(target, name=f"{target.name} (assumed)")
     if device_memory is not None:
         target = replace(target, memory=device_memory * GB)
     if device_tflops is not None:

@@ -12,7 +12,7 @@ from crate_mae.training.config import Precision
 Known = Literal["here", "a100", "h100", "rtx4090"]
 GB = 10**9
 USABLE = 0.9
-"""The share of a device's memory that a run can fill; the rest goes to the driver, the allocator's gaps and workspaces."""
+"""The share of a device's memory that a run can fill; the driver, workspaces and the allocator's gaps take the rest."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ _SHEETS: dict[str, tuple[str, float, dict[Precision, float]]] = {
 }
 GPU_UTILISATION = 0.4
 """Of the data sheet's peak: an assumption. Large transformers reach 0.3 to 0.5 where the images come fast enough."""
-MEASURED_UTILISATION = 0.6
+MEASURED_UTILISATION = 0.45
 """Of the speed of large matrix products as measured; docs/planning.md has the check."""
 
 

@@ -87,8 +87,8 @@ class Plan:
 def plan(config: RunConfig, hardware: Hardware, devices: int = 1, shard: bool = False) -> Plan:
     """The plan of a run on so many devices. No weights are made and no images opened."""
     _check(config, hardware, devices, shard)
-    in_set, classes = SETS.get(config.data, (None, CLASSES_ASSUMED))
-    classes = classes if isinstance(config, FinetuneConfig) else None
+    in_set, in_classes = SETS.get(config.data, (None, CLASSES_ASSUMED))
+    classes = in_classes if isinstance(config, FinetuneConfig) else None
     name, shape = _model(config)
     with torch.device("meta"):
         model = Classifier(shape, [str(n) for n in range(classes)]) if classes else MaskedAutoencoder(shape)
@@ -176,6 +176,7 @@ def table(plan: Plan) -> str:
     if plan.classes and plan.images_in_set is None:
         head += " (assumed)"
     memory = [(f"  {item.name}", _bytes(getattr(plan.memory, item.name))) for item in fields(plan.memory)]
+    rate = plan.batch / plan.step_seconds
     lines = [
         ("run", f"{plan.task} {plan.model} on {plan.data}, {plan.precision}"),
         ("devices", f"{plan.devices} x {plan.device}, {_bytes(plan.device_memory)}" + ", sharded" * plan.shard),
@@ -191,9 +192,12 @@ def table(plan: Plan) -> str:
             f"{_bytes(plan.memory.total)} on each device, of {_bytes(plan.usable_memory)} usable ({USABLE:.0%})",
         ),
         *((name, size) for name, size in memory if size != "0 B"),
-        ("largest part", f"{plan.largest_part:,} images at a time fit on a device"),
+        ("most images", f"{plan.largest_part:,} at a time on a device"),
         ("speed", f"{_si(plan.device_flops)}FLOP/s at the most, {plan.utilisation:.0%} of it reached (assumed)"),
-        ("time", f"{_time(plan.step_seconds)} a step, {_time(plan.run_seconds)} in all"),
+        (
+            "time",
+            f"{_time(plan.step_seconds)} a step, {_time(plan.run_seconds)} in all, at {rate:,.3g} images a second",
+        ),
         ("disk", f"{_bytes(plan.checkpoint_bytes)} a checkpoint, up to {_bytes(plan.disk_bytes)} in all"),
     ]
     text = "\n".join(f"{name:<16}{value}" for name, value in lines)
