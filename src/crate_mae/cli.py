@@ -219,6 +219,8 @@ def plan(
     every: dict[str, Callable[[], RunConfig]] = {**recipes.PRETRAIN, **recipes.FINETUNE}
     config = override(recipes.find(recipe, every), set_)
     if checkpoint is not None:
+        if recipe in recipes.PRETRAIN:
+            raise UserError(f"--checkpoint goes with recipes of finetune; {recipe} is one of pretrain.")
         config = override(config, [f"checkpoint={checkpoint}"])
     if device is None and devices == 1 and device_memory is None and device_tflops is None:
         device = "here"

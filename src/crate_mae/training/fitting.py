@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 
 from crate_mae.models.image_model import ImageModel
@@ -43,6 +44,10 @@ class Fitting:
     devices: int
     shard: bool
 
+    @cached_property
+    def parameters(self) -> int:
+        return self.model.num_parameters
+
     @property
     def part(self) -> int:
         """Images that one device works on at a time."""
@@ -61,7 +66,7 @@ class Fitting:
         are summed up whole, and exchanged after the last.
         """
         precision, work = self.config.precision, self.work(images)
-        whole = self.model.num_parameters * WORD[precision]
+        whole = self.parameters * WORD[precision]
         share = whole / self.devices if self.shard else whole
         sums_whole = self.shard and self.config.accumulation > 1
         return Memory(
@@ -118,4 +123,4 @@ class Fitting:
             for module in self.model.modules()
             if isinstance(module, Block)
         ]
-        return 3 * max(layers) + 2 * (self.model.num_parameters - sum(layers))
+        return 3 * max(layers) + 2 * (self.parameters - sum(layers))

@@ -176,7 +176,8 @@ def table(plan: Plan) -> str:
     if plan.classes and plan.images_in_set is None:
         head += " (assumed)"
     memory = [(f"  {item.name}", _bytes(getattr(plan.memory, item.name))) for item in fields(plan.memory)]
-    rate = plan.batch / plan.step_seconds
+    speed = plan.batch / plan.step_seconds
+    rate = f"{speed:,.0f}" if speed >= 10 else f"{speed:.2g}"
     lines = [
         ("run", f"{plan.task} {plan.model} on {plan.data}, {plan.precision}"),
         ("devices", f"{plan.devices} x {plan.device}, {_bytes(plan.device_memory)}" + ", sharded" * plan.shard),
@@ -196,7 +197,7 @@ def table(plan: Plan) -> str:
         ("speed", f"{_si(plan.device_flops)}FLOP/s at the most, {plan.utilisation:.0%} of it reached (assumed)"),
         (
             "time",
-            f"{_time(plan.step_seconds)} a step, {_time(plan.run_seconds)} in all, at {rate:,.3g} images a second",
+            f"{_time(plan.step_seconds)} a step, {_time(plan.run_seconds)} in all, at {rate} images a second",
         ),
         ("disk", f"{_bytes(plan.checkpoint_bytes)} a checkpoint, up to {_bytes(plan.disk_bytes)} in all"),
     ]
