@@ -49,7 +49,9 @@ def test_theory_imports_no_model_and_figures_no_torch() -> None:
         subprocess.run([sys.executable, "-c", script], check=True)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["complete", "--help"], ["data", "pack", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["complete", "--help"], ["data", "pack", "--help"], ["plan", "--help"]]
+)
 def test_help_imports_no_torch(arguments: list[str]) -> None:
     script = f"""
 import sys

@@ -380,9 +380,66 @@ def probe(
     run(model, data, data_root, download, layers, pools, pixels, folder, _seed(seed), reader)
 
 
+def plan(
+    recipe: str,
+    set_: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="set", metavar="KEY=VALUE")] = (),
+    checkpoint: Path | None = None,
+    device: Literal["here", "a100", "h100", "rtx4090"] | None = None,
+    devices: int = 1,
+    device_memory: float | None = None,
+    device_tflops: float | None = None,
+    utilisation: float | None = None,
+    shard: bool = False,
+    json: bool = False,
+) -> None:
+    """Print the parameters, FLOPs, memory and time of a run before it is started. Nothing is trained or opened.
+
+    Args:
+        recipe: The run, a recipe of pretrain or finetune.
+        set_: A setting that replaces the recipe's; as often as needed.
+        checkpoint: finetune: the pretrained model, in place of the recipe's.
+        device: What computes. here measures this machine for half a second, and is the default where nothing is said
+            of devices; otherwise it is a100.
+        devices: How many of them.
+        device_memory: Gigabytes of each, in place of the known ones.
+        device_tflops: The most TFLOP/s of each in the run's precision, in place of the known ones.
+        utilisation: The share of these that the run reaches.
+        shard: Spread weights, gradients and moments over the devices.
+        json: Print JSON.
+    """
+    from dataclasses import asdict, replace
+    from json import dumps
+
+    from crate_mae import recipes
+    from crate_mae.training.config import RunConfig, override
+    from crate_mae.training.hardware import GB, hardware
+    from crate_mae.training.plan import plan, table
+
+    every: dict[str, Callable[[], RunConfig]] = {**recipes.PRETRAIN, **recipes.FINETUNE}
+    config = override(recipes.find(recipe, every), set_)
+    if checkpoint is not None:
+        if recipe in recipes.PRETRAIN:
+            raise UserError(f"--checkpoint goes with recipes of finetune; {recipe} is one of pretrain.")
+        config = override(config, [f"checkpoint={checkpoint}"])
+    if device is None and devices == 1 and device_memory is None and device_tflops is None:
+        device = "here"
+    target = hardware(device or "a100", config.precision)
+    if device is None:
+        target = replace(target, name=f"{target.name} (assumed)")
+    if device_memory is not None:
+        target = replace(target, memory=device_memory * GB)
+    if device_tflops is not None:
+        target = replace(target, flops=device_tflops * 1e12)
+    if utilisation is not None:
+        target = replace(target, utilisation=utilisation)
+    made = plan(config, target, devices, shard)
+    print(dumps(asdict(made), indent=2) if json else table(made))
+
+
 VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
     "models": models,
+    "plan": plan,
     "pretrain": pretrain,
     "probe": probe,
     "finetune": finetune,
