@@ -1,5 +1,6 @@
 """The command line: a table from verb to typed function. Nothing heavy is imported before a verb runs."""
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -433,6 +434,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UserError as error:
         print(f"crate-mae: error: {error}", file=sys.stderr)
         sys.exit(2)
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)  # as a shell has it for SIGPIPE
     except OSError as error:
         print(f"crate-mae: error: {error.filename}: {error.strerror}; choose another place.", file=sys.stderr)
         sys.exit(2)
