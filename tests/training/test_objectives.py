@@ -48,13 +48,13 @@ def test_the_share_of_mixup_is_of_the_beta_distribution() -> None:
     objective.model.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0][0, 0, 0, 0].item()))
     objective.model.encoder = torch.nn.Identity()  # only what enters is looked at
     pair = torch.stack([torch.zeros(3, 12, 24), torch.ones(3, 12, 24)]).double()
-    for _ in range(1500):
+    for _ in range(600):
         objective(pair, LABELS[:2], MASKS[:2])
     # The first picture stays 0 where the permutation is the identity; else it is 1 - share, of variance 1/(4 (2a + 1)).
     moved = torch.tensor([value for value in seen if value > 0])
-    assert len(moved) == pytest.approx(750, abs=90)
-    assert moved.mean().item() == pytest.approx(0.5, abs=0.06)
-    assert moved.var().item() == pytest.approx(1 / (4 * 1.6), abs=0.02)
+    assert len(moved) == pytest.approx(300, abs=60)
+    assert moved.mean().item() == pytest.approx(0.5, abs=0.1)
+    assert moved.var().item() == pytest.approx(1 / (4 * 1.6), abs=0.03)
 
 
 def test_label_smoothing_by_hand(six: Tensor) -> None:
