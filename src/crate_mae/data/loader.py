@@ -214,7 +214,7 @@ def _load(
         batch_sampler=order,
         num_workers=workers,
         collate_fn=collate,
-        worker_init_fn=_leave_signals_to_the_run,
+        worker_init_fn=leave_signals_to_the_run,
         generator=torch.Generator(),  # without one it draws from the global generator, which is the caller's
     )
     for batch in loader:
@@ -222,7 +222,7 @@ def _load(
         yield batch
 
 
-def _leave_signals_to_the_run(worker: int) -> None:
+def leave_signals_to_the_run(worker: int) -> None:
     """A terminal's Ctrl-C reaches every process: the one that trains decides when its readers end."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

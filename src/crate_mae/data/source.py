@@ -14,6 +14,7 @@ from crate_mae.errors import UserError
 
 CARVED = 0.05
 """The share of the training images that serves as validation split where a set has none."""
+SHOWN = 20  # names in an error
 
 
 class ImageSource(ABC):
@@ -98,6 +99,31 @@ class Part(ImageSource):
 
     def key(self, index: int) -> str:
         return self.whole.key(int(self.chosen[index]))
+
+
+class Relabelled(Part):
+    """All pictures of another source, their labels as places in another list of classes that has the same names."""
+
+    def __init__(self, whole: ImageSource, class_names: Sequence[str]):
+        super().__init__(whole, np.arange(len(whole)))
+        own = whole.class_names or ()
+        names = {label: own[label] for label in map(whole.label, range(len(whole))) if label is not None}
+        if unknown := sorted(set(names.values()) - set(class_names)):
+            shown = ", ".join(unknown[:SHOWN]) + (f" and {len(unknown) - SHOWN} more" if unknown[SHOWN:] else "")
+            raise UserError(f"the model has no class {shown}; name classes as the model does, or leave these out.")
+        if twice := sorted({name for name in names.values() if own.count(name) > 1 or class_names.count(name) > 1}):
+            raise UserError(f"several classes are called {', '.join(twice)}, so names can't tell which is which.")
+        self.places = {label: class_names.index(name) for label, name in names.items()}
+        self.class_names = tuple(class_names)
+
+    def label(self, index: int) -> int | None:
+        label = super().label(index)
+        return None if label is None else self.places[label]
+
+
+def relabel(source: ImageSource, class_names: Sequence[str]) -> ImageSource:
+    """A source with the labels that a model of these classes gives; a class that it does not have is an error."""
+    return source if source.class_names == tuple(class_names) else Relabelled(source, class_names)
 
 
 def carve(whole: ImageSource) -> tuple[Part, Part]:
