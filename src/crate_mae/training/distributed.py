@@ -44,7 +44,10 @@ class Processes:
         """The mean over the processes of a tensor that each has; on the CPU."""
         values = values.detach().cpu()
         if self.world > 1:
-            dist.all_reduce(values)
+            try:
+                dist.all_reduce(values)
+            except RuntimeError:
+                raise UserError("another process of this run has stopped; its own words say why.") from None
         return values / self.world
 
     def gather(self, rows: Tensor, total: int) -> Tensor:
