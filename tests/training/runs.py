@@ -1,6 +1,7 @@
 """A run that takes a second, and what must be the same of two runs."""
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,9 @@ def moments(checkpoint: Path) -> dict[str, Tensor]:
     folder = checkpoint / "optimiser"
     about = FileSystemReader(folder).read_metadata().state_dict_metadata
     found = {name: torch.empty(item.size, dtype=item.properties.dtype) for name, item in about.items()}
-    dcp.load(found, checkpoint_id=folder, no_dist=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        dcp.load(found, checkpoint_id=folder, no_dist=True)
     return found
 
 

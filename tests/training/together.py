@@ -1,7 +1,7 @@
 """Steps on a small model by the loop's own functions, alone or as one of several processes."""
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,25 +36,19 @@ BATCH = 8
 STEPS = 4
 
 
-@dataclass
-class Keep:
+class Keep(torch.optim.Optimizer):
     """An optimiser that keeps the gradient it is given, whole, and changes nothing."""
 
-    model: MaskedAutoencoder
-    gradient: dict[str, Tensor] = field(default_factory=dict)
+    def __init__(self, model: MaskedAutoencoder):
+        super().__init__(model.parameters(), {})
+        self.model = model
+        self.gradient: dict[str, Tensor] = {}
 
-    @property
-    def param_groups(self) -> list[dict[str, Any]]:
-        return [{"params": list(self.model.parameters())}]
-
-    def step(self) -> None:
+    def step(self) -> None:  # type: ignore[override]
         for name, parameter in self.model.named_parameters():
             assert parameter.grad is not None
             gradient = parameter.grad
             self.gradient[name] = (gradient.full_tensor() if isinstance(gradient, DTensor) else gradient).clone()
-
-    def zero_grad(self) -> None:
-        self.model.zero_grad()
 
 
 def setting(precision: str = "float32", accumulation: int = 1, clip: float | None = None) -> PretrainConfig:
@@ -85,7 +79,7 @@ def gradients(
     for stack in objective.model.stacks():
         stack.recompute = recompute
     keep = Keep(objective.model)
-    loss, norm = take_step(join(objective, processes), keep, batch_of(0, config, processes), config, processes)  # type: ignore[arg-type]
+    loss, norm = take_step(join(objective, processes), keep, batch_of(0, config, processes), config, processes)
     return keep.gradient, processes.mean(loss).item(), norm.item()
 
 

@@ -136,4 +136,5 @@ def whole(model: ImageModel, processes: Processes) -> ImageModel:
         return model
     weights = full_weights(model)
     copy = build(Checkpoint(Path(), model.kind, model.config, model.extras(), weights))
-    return copy.to(processes.device, next(iter(weights.values())).dtype)
+    copy.to(processes.device, next(iter(weights.values())).dtype).load_state_dict(weights)  # it is built in float32
+    return copy

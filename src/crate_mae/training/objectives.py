@@ -78,10 +78,12 @@ def drop_path(model: ImageModel, rate: float) -> None:
 
 
 def _skip(rate: float):  # type: ignore[no-untyped-def]
-    def hook(block: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+    def hook(block: nn.Module, inputs: tuple[Tensor | None, ...], output: Tensor) -> Tensor:
         if not block.training:
             return output
         keep = (torch.rand(len(output), 1, 1) >= rate).to(output) / (1 - rate)
-        return torch.lerp(inputs[0], output, keep)
+        tokens = inputs[0]
+        assert tokens is not None  # the second says which of them are padding, or nothing
+        return torch.lerp(tokens, output, keep)
 
     return hook
