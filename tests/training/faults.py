@@ -4,6 +4,7 @@ import math
 import os
 import resource
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,10 @@ def no_room_for_metrics() -> None:
         _no_file_above(run.metrics.stat().st_size + 10)(function, run, *arguments)
 
     _at_call(Run, "write", 4, call)
+
+
+def a_step_takes_an_hour() -> None:
+    _at_call(loop, "take_step", 13, lambda *_: time.sleep(3600))
 
 
 def loss_is_not_finite() -> None:

@@ -31,7 +31,9 @@ def test_points_are_those_of_the_metrics_also_after_a_resume(tmp_path: Path) -> 
         shutil.rmtree(run / "checkpoints" / name)
         assert finish(words(run, "--tensorboard", "--resume", steps=20), log)[0] == 0
         again = points(run)
-        assert {name: again[name] for name in ("loss", "val_loss")} == {name: whole[name] for name in ("loss", "val_loss")}
+        assert {name: again[name] for name in ("loss", "val_loss")} == {
+            name: whole[name] for name in ("loss", "val_loss")
+        }
         shutil.rmtree(run / "checkpoints" / "step-00000020")
 
 

@@ -93,9 +93,14 @@ def joined(device: Device, shard: bool = False) -> Iterator[Processes]:
         target = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(target)
     # Small things (a flag, a loss) go by gloo on the CPU and never wait for the device.
-    dist.init_process_group("cpu:gloo,cuda:nccl" if target.type == "cuda" else "gloo")
+    backend = "cpu:gloo,cuda:nccl" if target.type == "cuda" else "gloo"
+    store, rank, world = next(dist.rendezvous("env://"))
+    if os.environ.get("GROUP_WORLD_SIZE", "1") == "1":
+        # On one machine torchrun keeps its store over restarts: what the processes before left there must not be read.
+        store = dist.PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world)
     try:
-        yield Processes(dist.get_rank(), dist.get_world_size(), target, shard)
+        yield Processes(rank, world, target, shard)
     finally:
         dist.destroy_process_group()
 
