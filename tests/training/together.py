@@ -78,8 +78,9 @@ def gradients(
     objective = Completing(new_model(make)).to(processes.device, DTYPES[config.precision])
     for stack in objective.model.stacks():
         stack.recompute = recompute
+    together = join(objective, processes)  # which may put other parameters in place of the model's
     keep = Keep(objective.model)
-    loss, norm = take_step(join(objective, processes), keep, batch_of(0, config, processes), config, processes)
+    loss, norm = take_step(together, keep, batch_of(0, config, processes), config, processes)
     return keep.gradient, processes.mean(loss).item(), norm.item()
 
 
