@@ -172,6 +172,7 @@ def _main(arguments: list[str], log: Path, prepare: Callable[[], None] | None, v
     sys.stderr = os.fdopen(2, "w", buffering=1)
     sys.argv = ["crate-mae", *arguments]
     os.environ |= variables
+    multiprocessing.set_start_method("fork", force=True)  # readers of images are its own children, as usual
     signal.signal(signal.SIGINT, signal.default_int_handler)
     import torch
 

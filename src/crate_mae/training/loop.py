@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -86,6 +87,7 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
         config.max_bad,
     )
     with (
+        closing(batches),  # its readers end with the run, however it ends
         run.logging(),
         interruption() as stop,
         progress(config.task, config.steps, console, done=state.step) as advance,
