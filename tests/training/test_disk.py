@@ -60,13 +60,13 @@ def check(run: Path, code: int, said: str, subject: str) -> None:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of its own with less than one megabyte."""
+    """A disk of its own, of two megabytes."""
     place = tmp_path / "disk"
     place.mkdir()
     mount = shutil.which("mount")
     if (
         not mount
-        or subprocess.run([mount, "-t", "tmpfs", "-o", "size=900k", "none", place], capture_output=True).returncode
+        or subprocess.run([mount, "-t", "tmpfs", "-o", "size=2m", "none", place], capture_output=True).returncode
     ):
         pytest.skip("a small disk can't be mounted here")
     try:
