@@ -3,7 +3,7 @@
 import logging
 import math
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -184,7 +184,7 @@ def training_batches(
     accumulation: int = 1,
     workers: int = 0,
     max_bad: float = 0.01,
-) -> Iterator[Batch]:
+) -> Generator[Batch, None, None]:
     """The batches of these steps in the order of ``GlobalBatches``, ``accumulation`` of them a step.
 
     ``batch`` is that of all processes together. To resume, begin ``steps`` where the run stopped. Images that can't be
@@ -207,7 +207,7 @@ def evaluation_batches(
 
 def _load(
     samples: Samples, order: Sampler[list[Key]] | Sequence[list[Key]], workers: int, max_bad: float
-) -> Iterator[Batch]:
+) -> Generator[Batch, None, None]:
     bad = BadImages(samples, max_bad)
     loader = DataLoader(
         samples,

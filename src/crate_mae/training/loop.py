@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -86,6 +87,7 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
         config.max_bad,
     )
     with (
+        closing(batches),  # its readers end with the run, however it ends
         run.logging(),
         interruption() as stop,
         progress(config.task, config.steps, console, done=state.step) as advance,
@@ -116,7 +118,7 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
             advance(watch.words)
             if asked and not last:
                 break
-    return Outcome(saved, saved == config.steps)
+    return Outcome(saved, saved >= config.steps)
 
 
 def resume(
@@ -135,6 +137,7 @@ def resume(
         break
     else:
         state = State()
+        optimiser.state.clear()  # of what an unreadable one left there
     processes.wait()
     if processes.is_main:
         run.rewind(state.step)
@@ -256,12 +259,19 @@ class Watch:
         if self.processes.is_main:
             if is_best:
                 model.save(self.run.best)
-            if self.job.draw:
-                self.job.draw(model, self.run.pictures / f"step-{done:08d}.png")
+            self._draw(model, self.run.pictures / f"step-{done:08d}.png")
         self._write(done, values)
         shown = ", ".join(f"{name.replace('_', ' ')} {number:.4g}" for name, number in values.items())
         self.console.print(f"step {done} of {config.steps}: {shown}", highlight=False, soft_wrap=True)
         self.lap += time.monotonic() - began  # images/s is of training alone
+
+    def _draw(self, model: ImageModel, path: Path) -> None:
+        try:
+            if self.job.draw:
+                self.job.draw(model, path)
+        except OSError as error:
+            reason = f"{path} could not be written ({error.strerror}); make room and go on with --resume."
+            raise UserError(reason) from None
 
     def state(self, done: int) -> State:
         """What a checkpoint of this step remembers."""

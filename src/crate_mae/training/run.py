@@ -1,5 +1,6 @@
 """The folder of a run: what was asked for, what came of it, and how to go on."""
 
+import fcntl
 import hashlib
 import json
 import logging
@@ -173,11 +174,31 @@ class Run:
         return {int(line["step"]): line[name] for line in self.read() if name in line}
 
     def rewind(self, step: int) -> None:
-        """Forget metrics of steps that a kill has undone: they will be written again."""
-        lines = self.read()
-        kept = [json.dumps(line) + "\n" for line in lines if line["step"] <= step]
-        if lines:
+        """Forget metrics of steps that a kill has undone, and a line cut short: they will be written again.
+
+        A run that begins anew at step 0 evaluates its first weights anew too.
+        """
+        kept = [json.dumps(line) + "\n" for line in self.read() if 0 < step >= line["step"]]
+        if self.metrics.exists():
             _replace(self.metrics, "".join(kept))
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep every other start out of the folder while the block runs.
+
+        The lock goes when the process goes, however it ends, and its children (readers of images) have no part in it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("a") as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                raise UserError(
+                    f"another process is at work on the run in {self.path}; wait for it, or choose another --out."
+                ) from None
+            except OSError:  # a file system without locks
+                pass
+            yield
 
     @contextmanager
     def logging(self) -> Iterator[None]:
@@ -239,4 +260,5 @@ def _replace(path: Path, text: str) -> None:
         aside.write_text(text)
         os.replace(aside, path)
     except OSError as error:
+        aside.unlink(missing_ok=True)
         raise UserError(f"{path} could not be written ({error.strerror}); make room or choose another --out.") from None
