@@ -22,6 +22,7 @@ CHECKED = [
     "demo",
     "figures",
     "images",
+    "inspection",
     "operators",
     "theory",
     "tokens",

@@ -141,7 +141,7 @@ def inspect(
     images: int = 256,
     mask_ratio: float = 0.75,
     layer: int | None = None,
-    threshold: float = 1.0,
+    threshold: float = 0.5,
     seed: int = 0,
     out: Path = Path("runs/inspect"),
     device: Device = "auto",

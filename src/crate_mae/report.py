@@ -10,11 +10,11 @@ STYLE = """
 :root { color-scheme: light dark; --ink: #1c2733; --paper: #fff; --line: #d5dae1; --soft: #f4f6f9; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e4e9f0; --paper: #14181d; --line: #37404b; --soft: #1d232a; } }
 body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-       max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+       max-width: 60rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.7rem; line-height: 1.25; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
-img { max-width: 100%; background: #fff; border: 1px solid var(--line); border-radius: 6px; }
+img { box-sizing: border-box; max-width: 100%; background: #fff; border: 1px solid var(--line); border-radius: 6px; }
 figure { margin: 1rem 0; } figcaption { font-size: .92rem; opacity: .85; margin-top: .4rem; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; overflow-wrap: normal; }
 th, td { text-align: left; padding: .35rem .9rem .35rem 0; border-bottom: 1px solid var(--line); }
 td + td, th + th { text-align: right; font-variant-numeric: tabular-nums; }
 code { background: var(--soft); padding: .1rem .3rem; border-radius: 4px; }

@@ -14,7 +14,8 @@ from crate_mae.models.image_model import ImageModel
 from crate_mae.operators import merge
 
 COLOURS = 3
-THRESHOLD = 1.0
+THRESHOLD = 0.5
+"""In root mean squares of the first component; the paper gives no number."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ def components(model: ImageModel, images: Tensor, layer: int | None = None, thre
        but one by default) and U_k that layer's bases. Of an ordinary layer its keys [K_1 z; ..; K_K z], which U_k^T z
        are in a white-box one and which Amir et al., whom the paper follows, take; the paper does not say.
     2. u_0 is the first eigenvector of the uncentred Z^T Z of all patches. Those with <u_0, z> >= lambda stay. The sign
-       of u_0 is that for which fewer patches on the border stay, but at least three in all.
+       of u_0 is that for which fewer patches on the border stay, but at least three in all. (Where all projections have
+       one sign only that sign keeps any, and it may be the background that stays: ``border_kept`` tells.)
     3. u_1, u_2, u_3 are the first three eigenvectors of Z_s^T Z_s of the patches that stay; <u_i, z> are their colours.
 
     Differs from the paper by the unit of lambda: ``threshold`` is in root mean squares of <u_0, z>, so that it means

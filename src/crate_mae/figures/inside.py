@@ -9,8 +9,8 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 HEAT = "magma"
-# From nothing to opaque, so that the image shows where the weight is low.
-OVERLAY = LinearSegmentedColormap.from_list("overlay", [(0.75, 0.05, 0.15, 0.0), (0.75, 0.05, 0.15, 1.0)])
+# From nothing to nearly opaque: the image shows through, most where the weight is low.
+OVERLAY = LinearSegmentedColormap.from_list("overlay", [(0.75, 0.05, 0.15, 0.0), (0.75, 0.05, 0.15, 0.8)])
 BACKGROUND = "#d9dde3"
 MOST_LAYERS = 12
 PER_ROW = 7
@@ -68,7 +68,7 @@ def attention(
             weight = maps[index, head] / max(maps[index, head].max(), np.finfo(float).tiny)
             ax.imshow(pale, cmap="gray", vmin=0, vmax=1, extent=extent, interpolation="nearest")
             drawn = ax.imshow(weight, cmap=OVERLAY, vmin=0, vmax=1, extent=extent, interpolation="nearest")
-            ax.set_title(f"head {head + 1}, peak {maps[index, head].max():.2g}", fontsize=8)
+            ax.set_title(f"head {head + 1}, peak {maps[index, head].max():.2g}", fontsize=9)
     figure.colorbar(drawn, ax=axes, label="weight, as a share of the map's peak", shrink=min(1.0, 3 / rows))
     return figure
 

@@ -26,11 +26,12 @@ def run(checkpoint: Path, settings: Settings, out: Path, device: torch.device, c
     model = load(checkpoint).to(device)
     out.mkdir(parents=True, exist_ok=True)
     found = inspect(model, settings, console)
-    report = write_report(out, model, str(checkpoint), found)
+    report = write_report(out, model, str(checkpoint), found, console)
     (out / "inspect.json").write_text(json.dumps(numbers(model, found), indent=1, allow_nan=False) + "\n")
     seconds = time.monotonic() - start
-    console.print(f"{found.images} images, {seconds:.0f} s. Numbers: {out / 'inspect.json'}", highlight=False)
-    console.print(f"Report: {report}", highlight=False, soft_wrap=True)
+    console.print(f"{found.images} images, {seconds:.0f} s.", highlight=False)
+    console.print(f"Numbers: {out / 'inspect.json'}", highlight=False, soft_wrap=True)
+    console.print(f"Report:  {report}", highlight=False, soft_wrap=True)
 
 
 def numbers(model: ImageModel, found: Inspection) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """An inspection as pictures and one HTML page."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
 
 from crate_mae import figures
 from crate_mae.analysis.attention import CONVENTIONS, AttentionMaps
@@ -13,32 +15,38 @@ from crate_mae.analysis.subspaces import Incoherence
 from crate_mae.figures import LayerPanel, inside
 from crate_mae.inspection.measure import Inspection
 from crate_mae.models.image_model import ImageModel
+from crate_mae.progress import progress
 from crate_mae.report import Report
 
 MOST_HEADS = 12
 ANGLES = {
     "the layer's own": "angle",
-    "its part beyond the span": "angle_beyond",
+    "own, beyond the span": "angle_beyond",
     "the equation's": "angle_equation",
-    "its part beyond the span ": "angle_equation_beyond",
+    "equation's, beyond the span": "angle_equation_beyond",
 }
 
 
-def write_report(out: Path, model: ImageModel, checkpoint: str, found: Inspection) -> Path:
+def write_report(out: Path, model: ImageModel, checkpoint: str, found: Inspection, console: Console) -> Path:
     """Draw everything and write ``report.html`` with the pictures inside."""
     report = Report(f"Inside {checkpoint}", _lead(model, found))
-    _conventions(report, model, found)
-    _layers(report, out, "encoder", found.encoder, found.encoder_subspaces, first=1)
-    if isinstance(found.decoder, LayerCurves):
-        _layers(report, out, "decoder", found.decoder, found.decoder_subspaces, first=0)
-    _subspaces(report, out, found)
-    _undoing(report, out, found)
-    _attention(report, out, "attention", found.attention, found)
-    _attention(report, out, "attention-authors", found.attention_authors, found)
-    _components(report, out, found)
-    _completion(report, out, found)
-    _left_out(report, found)
-    _definitions(report)
+    parts: list[Callable[[], None]] = [
+        lambda: _conventions(report, model, found),
+        lambda: _layers(report, out, "encoder", found.encoder, found.encoder_subspaces, first=1),
+        lambda: _layers(report, out, "decoder", found.decoder, found.decoder_subspaces, first=0),
+        lambda: _subspaces(report, out, found),
+        lambda: _undoing(report, out, found),
+        lambda: _attention(report, out, "attention", found.attention, found),
+        lambda: _attention(report, out, "attention-authors", found.attention_authors, found),
+        lambda: _components(report, out, found),
+        lambda: _completion(report, out, found),
+        lambda: _left_out(report, found),
+        lambda: _definitions(report),
+    ]
+    with progress("drawing", len(parts), console) as advance:
+        for part in parts:
+            part()
+            advance()
     return report.write(out / "report.html")
 
 
@@ -65,7 +73,7 @@ def _conventions(report: Report, model: ImageModel, found: Inspection) -> None:
         f"too: N is {model.num_patches} + 1.",
         f"Rates are in nats at the precision epsilon^2 = {epsilon**2:.3g}. The encoder is measured with nothing "
         f"masked, the decoder on what the encoder makes of images with {found.settings.mask_ratio:.0%} of the patches "
-        "masked. In the decoder Y and V stand for Z and U, and the half step comes before MSSA, not after it.",
+        "masked.",
     ]
     stretches = {
         name: part.stretch
@@ -75,6 +83,7 @@ def _conventions(report: Report, model: ImageModel, found: Inspection) -> None:
     if stretches:
         ranges = " and ".join(f"from {s.min():.3g} to {s.max():.3g} in the {name}" for name, s in stretches.items())
         lines.append(
+            "In the decoder Y and V stand for Z and U, and the half step comes before MSSA, not after it. "
             f"The bases U_k are learned and not orthonormal: their singular values go {ranges}, where orthonormal ones "
             "have 1 throughout. A rate against such bases is not the length of a code; its course over the layers is "
             "what can be read."
@@ -105,8 +114,10 @@ def _definitions(report: Report) -> None:
 
 
 def _layers(
-    report: Report, out: Path, stack: str, found: LayerCurves, subspaces: Incoherence | str, first: int
+    report: Report, out: Path, stack: str, found: LayerCurves | str, subspaces: Incoherence | str, first: int
 ) -> None:
+    if isinstance(found, str):
+        return
     panels = [
         LayerPanel(f"${one.symbol}$, {one.unit}", {"": _line(found[name])}, title=one.title)
         for name, one in QUANTITIES.items()
@@ -124,13 +135,13 @@ def _layers(
     report.section(f"The {stack}, layer by layer")
     picture = figures.save(figures.layer_curves(panels, f"{stack} layer", first), out / f"{stack}-layers.png")
     said = [
-        f"{QUANTITIES[name].title} goes from {_with_spread(found[name], 0)} in the first layer to "
+        f"the {QUANTITIES[name].title} goes from {_with_spread(found[name], 0)} in the first layer to "
         f"{_with_spread(found[name], -1)} in the last"
         for name in ("compression", "rate", "sparsity", "angle")
         if name in found.curves
     ]
-    caption = f"Mean and deviation over {found.images} images. " + "; ".join(said) + "."
-    report.picture(picture, caption[0].upper() + caption[1:], f"Curves of every quantity over the {stack}'s layers")
+    caption = f"Mean and deviation over {found.images} images. {_sentence('; '.join(said))}"
+    report.picture(picture, caption, f"Curves of every quantity over the {stack}'s layers")
     names = list(found.curves)
     rows = [
         [str(first + index), *(_with_spread(found[name], index) for name in names)]
@@ -221,7 +232,7 @@ def _attention(report: Report, out: Path, name: str, found: AttentionMaps, inspe
     heads = found.maps.shape[1]
     patches = found.maps.shape[2] * found.maps.shape[3]
     whose = {"paper": "the paper's formula", "authors": "the authors' convention"}[found.convention]
-    report.section(f"What the class token looks at, by {whose}", f"{CONVENTIONS[found.convention].capitalize()}.")
+    report.section(f"What the class token looks at, by {whose}", _sentence(CONVENTIONS[found.convention]))
     drawn = inside.attention(inspection.attended, found.maps, range(min(heads, MOST_HEADS)))
     entropy = -(found.maps * np.log(np.clip(found.maps, 1e-300, None))).sum((-2, -1))
     caption = (
@@ -256,6 +267,8 @@ def _components(report: Report, out: Path, inspection: Inspection) -> None:
         f"the first component): {found.kept.mean():.0%} of the patches stay, {found.border_kept:.0%} of those on the "
         f"border. The three components hold {shares} of what stays (red, green, blue); dropped patches are gray."
     )
+    if found.border_kept > found.kept.mean():
+        caption += " More stays of the border than of the whole: what stays is rather the background."
     report.picture(figures.save(drawn, out / "components.png"), caption, "Images, first component, three as colours")
 
 
@@ -285,6 +298,10 @@ def _completion(report: Report, out: Path, found: Inspection) -> None:
         for index, (share, masked) in enumerate(zip(shares, result.masked, strict=True))
     ]
     report.table(["masked", "patches", "error"], rows)
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
 
 
 def _line(curve: Curve) -> tuple[np.ndarray, np.ndarray]:
