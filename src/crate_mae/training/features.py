@@ -77,7 +77,7 @@ def model_features(
     """
     keys = list(dict.fromkeys(Which(canonical(model, layer), pool) for layer, pool in wanted))
     files = {} if cache is None else _files(cache, model, source, keys)
-    found = {which: features for which, file in files.items() if (features := read_features(file, len(source)))}
+    found = {which: features for which, file in files.items() if (features := read_features(file))}
     if missing := [which for which in keys if which not in found]:
         computed = extract(source, evaluation(model), partial(describe, model, missing), reader, label)
         for which, features in computed.items():
@@ -176,15 +176,13 @@ def _files(cache: Path, model: ImageModel, source: ImageSource, keys: Iterable[W
     return {which: cache / f"{common}-layer{which.layer}-{which.pool}.npz" for which in keys}
 
 
-def read_features(file: Path, count: int) -> Features | None:
+def read_features(file: Path) -> Features | None:
     """Features from a cache file; None where there is none, or it is damaged."""
     try:
         with np.load(file, allow_pickle=False) as stored:
-            features = Features(stored["values"], stored["labels"])
+            return Features(stored["values"], stored["labels"])
     except Exception:  # a damaged file can raise anything in its reader; its checksums find what would not
         return None
-    fits = features.values.ndim == 2 and len(features.values) == len(features.labels) == count
-    return features if fits else None
 
 
 def write_features(file: Path, features: Features) -> None:
