@@ -179,7 +179,7 @@ def _files(cache: Path, model: ImageModel, source: ImageSource, keys: Iterable[W
 def read_features(file: Path) -> Features | None:
     """Features from a cache file; None where there is none, or it is damaged."""
     try:
-        with np.load(file, allow_pickle=False) as stored:
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
             return Features(stored["values"], stored["labels"])
     except Exception:  # a damaged file can raise anything in its reader; its checksums find what would not
         return None
