@@ -7,7 +7,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from crate_mae.training.logistic import TOGETHER, Fit, logistic_path, mean_loss
+from crate_mae.training.logistic import TOGETHER, Fit, Pair, _inverse_hessian, logistic_path, mean_loss
 
 STRENGTHS = (1e-2, 1.0, 1e2)
 
@@ -106,3 +106,17 @@ def test_separable_and_degenerate_features_converge() -> None:
             assert all(fit.converged for fit in fits)
             assert np.isfinite(fits[-1].model.coef_).all()
     assert fits[-1].model.score(wide, labels) == 1
+
+
+def test_the_inverse_hessian_maps_the_last_change_to_its_step() -> None:
+    """The secant equation, which every L-BFGS matrix obeys; without pairs it is the first guess itself."""
+    rng = np.random.default_rng(2)
+    basis, hessian = np.linalg.qr(rng.normal(size=(5, 5)))[0], rng.uniform(0.1, 2, 6)
+    curved = rng.normal(size=(6, 6))
+    curved = curved @ curved.T + np.eye(6)
+    steps = rng.normal(size=(4, 3, 6))
+    pairs = [Pair(step, step @ curved) for step in steps]
+    np.testing.assert_allclose(_inverse_hessian(pairs[-1].change, pairs, hessian, basis), steps[-1], atol=1e-10)
+    whole = np.block([[basis, np.zeros((5, 1))], [np.zeros((1, 5)), np.ones((1, 1))]])
+    guess = np.linalg.inv(whole @ np.diag(hessian) @ whole.T)
+    np.testing.assert_allclose(_inverse_hessian(steps[0], [], hessian, basis), steps[0] @ guess, atol=1e-10)
