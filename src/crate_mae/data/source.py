@@ -1,6 +1,7 @@
 """What a set of images is: so many pictures, each with a name and perhaps a label."""
 
 import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from io import BytesIO
@@ -15,6 +16,9 @@ from crate_mae.errors import UserError
 CARVED = 0.05
 """The share of the training images that serves as validation split where a set has none."""
 SHOWN = 20  # names in an error
+
+SAMPLED = 32
+"""Images of a set whose content enters its fingerprint."""
 
 
 class ImageSource(ABC):
@@ -144,3 +148,22 @@ def carve(whole: ImageSource) -> tuple[Part, Part]:
 def _unit_hash(key: str) -> float:
     digest = hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=6).digest()
     return int.from_bytes(digest) / 2**48
+
+
+def fingerprint(source: ImageSource) -> str:
+    """A hash of a set: the key and the label of every image, the classes, and the content of a few.
+
+    It is the same wherever the set lies. An image that is overwritten under its old name is noticed only where it is
+    one of the ``SAMPLED`` ones; after such a change, delete the cache.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(json.dumps([len(source), source.class_names]).encode())
+    for index in range(len(source)):
+        digest.update(f"{source.key(index)}\0{source.label(index)}\n".encode("utf-8", "surrogateescape"))
+    for index in np.unique(np.linspace(0, len(source) - 1, SAMPLED).astype(int)):
+        try:
+            stored = source.stored(int(index))
+        except OSError:  # it will be replaced when it is read
+            continue
+        digest.update(stored if isinstance(stored, bytes) else stored.tobytes())
+    return digest.hexdigest()

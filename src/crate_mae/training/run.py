@@ -1,7 +1,6 @@
 """The folder of a run: what was asked for, what came of it, and how to go on."""
 
 import fcntl
-import hashlib
 import json
 import logging
 import os
@@ -18,7 +17,7 @@ from typing import Any
 
 import torch
 
-from crate_mae.data.source import ImageSource
+from crate_mae.data.source import ImageSource, fingerprint
 from crate_mae.errors import UserError
 from crate_mae.models.checkpoint import BEST
 from crate_mae.models.config import ModelConfig
@@ -226,14 +225,6 @@ def configured(run: Run, recipe: Config | None, settings: Iterable[str], kind: t
     if recipe is not None and recipe.recipe != before.recipe:
         raise UserError(f"{run.path} was started with --recipe {before.recipe}; resume it with that, or without.")
     return override(before, settings)
-
-
-def fingerprint(source: ImageSource) -> str:
-    """What the order of a run hangs on: the images' names in their order, wherever they lie."""
-    digest = hashlib.blake2b(digest_size=12)
-    for index in range(len(source)):
-        digest.update(source.key(index).encode("utf-8", "surrogateescape") + b"\0")
-    return digest.hexdigest()
 
 
 def commit() -> str | None:
