@@ -13,7 +13,7 @@ from tests.training import faults
 from tests.training.processes import finish
 from tests.training.runs import assert_same, moments, words
 
-SETTINGS = {"steps": 30, "pictures": 2}
+SETTINGS = {"steps": 30}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_no_room(fault: Callable[[], None], subject: str, whole: Path, tmp_path: Path) -> None:
     run, log = tmp_path / "run", tmp_path / "log"
-    code, said = finish(words(run, **SETTINGS), log, fault)
+    pictures = 2 if fault is faults.no_room_for_pictures else 0
+    code, said = finish(words(run, pictures=pictures, **SETTINGS), log, fault)
     check(run, code, said, subject)
     assert finish(words(run, "--resume", **SETTINGS), log)[0] == 0
     assert_same(run, whole)
@@ -81,10 +82,9 @@ def test_a_real_disk_fills_up(disk: Path, whole: Path, tmp_path: Path) -> None:
         file.stat().st_size for file in checkpoints_in(whole / "checkpoints")[-1].rglob("*") if file.is_file()
     )
     ballast.write_bytes(b"x" * (shutil.disk_usage(disk).free - int(1.6 * checkpoint)))
-    settings = SETTINGS | {"pictures": 0}
-    code, said = finish(words(run, **settings), tmp_path / "log")
+    code, said = finish(words(run, **SETTINGS), tmp_path / "log")
     check(run, code, said, "the checkpoint of step 20")
     assert "No space left on device" in said
     ballast.unlink()
-    assert finish(words(run, "--resume", **settings), tmp_path / "log")[0] == 0
+    assert finish(words(run, "--resume", **SETTINGS), tmp_path / "log")[0] == 0
     assert_same(run, whole)

@@ -17,7 +17,7 @@ from crate_mae.data.source import Pictures
 from crate_mae.models.config import ModelConfig
 from crate_mae.recipes import FINETUNE, PRETRAIN
 from crate_mae.training import launch as launching
-from crate_mae.training.config import FinetuneConfig, RunConfig
+from crate_mae.training.config import FinetuneConfig, PretrainConfig, RunConfig
 from crate_mae.training.distributed import Processes
 from crate_mae.training.finetune import finetuning
 from crate_mae.training.pretrain import pretraining
@@ -101,6 +101,8 @@ def two_steps(config: RunConfig, run: Path, monkeypatch: pytest.MonkeyPatch, **c
     config = replace(config, steps=2, batch=2, log_every=1, workers=0, evaluation_images=2, **changes)
     if isinstance(config, FinetuneConfig):
         config = replace(config, random=True)
+    if isinstance(config, PretrainConfig):
+        config = replace(config, pictures=0)
     prepare: Callable[..., Any] = finetuning if isinstance(config, FinetuneConfig) else pretraining
     outcome = launching.launch(prepare, config, run, console=Console(quiet=True))
     assert outcome.finished

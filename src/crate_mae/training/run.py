@@ -54,6 +54,7 @@ class Run:
     ``log.txt``         images that could not be read, and the like
     ``checkpoints/``    ``best``, and ``step-NNNNNNNN`` for the last few
     ``pictures/``       completions as training goes
+    ``.lock``           held by the process that is at work on it
     """
 
     path: Path
