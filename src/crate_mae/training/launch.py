@@ -128,7 +128,7 @@ def draw_curves(run: Run, job: Job) -> None:
         for kind in ("loss", "accuracy")
     )
     figure = figures.run_curves(run.series("loss"), losses, accuracies, job.objective.measures)
-    figures.save(figure, run.path / "curves.png")
+    run.draw(figure, "curves.png")
 
 
 def _say(console: Console, text: str) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 
 import torch
+from matplotlib.figure import Figure
 from rich.console import Console
 from torch import Tensor, nn
 
@@ -45,8 +45,8 @@ class Job:
     """The name of the value that chooses the best checkpoint."""
     lower_is_better: bool
     layer_decay: float = 1.0
-    draw: Callable[[ImageModel, Path], None] | None = None
-    """Draws a picture of how it stands to a PNG file."""
+    draw: Callable[[ImageModel], Figure] | None = None
+    """Draws how it stands."""
 
     @property
     def parameters(self) -> int:
@@ -259,19 +259,12 @@ class Watch:
         if self.processes.is_main:
             if is_best:
                 model.save(self.run.best)
-            self._draw(model, self.run.pictures / f"step-{done:08d}.png")
+            if self.job.draw:
+                self.run.draw(self.job.draw(model), f"pictures/step-{done:08d}.png")
         self._write(done, values)
         shown = ", ".join(f"{name.replace('_', ' ')} {number:.4g}" for name, number in values.items())
         self.console.print(f"step {done} of {config.steps}: {shown}", highlight=False, soft_wrap=True)
         self.lap += time.monotonic() - began  # images/s is of training alone
-
-    def _draw(self, model: ImageModel, path: Path) -> None:
-        try:
-            if self.job.draw:
-                self.job.draw(model, path)
-        except OSError as error:
-            reason = f"{path} could not be written ({error.strerror}); make room and go on with --resume."
-            raise UserError(reason) from None
 
     def state(self, done: int) -> State:
         """What a checkpoint of this step remembers."""

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 
+from crate_mae import figures
 from crate_mae.data.source import ImageSource, fingerprint
 from crate_mae.errors import UserError
 from crate_mae.models.checkpoint import BEST
@@ -66,10 +68,6 @@ class Run:
     @property
     def best(self) -> Path:
         return self.path / BEST
-
-    @property
-    def pictures(self) -> Path:
-        return self.path / "pictures"
 
     @property
     def config(self) -> Path:
@@ -134,7 +132,7 @@ class Run:
             "model": model.to_dict(),
             "training_images": images,
         }
-        for folder in (self.checkpoints, self.pictures):
+        for folder in (self.checkpoints, self.path / "pictures"):
             folder.mkdir(parents=True, exist_ok=True)
         _replace(self.config, json.dumps(description, indent=2) + "\n")
 
@@ -168,6 +166,13 @@ class Run:
             except ValueError:
                 continue
         return lines
+
+    def draw(self, figure: Figure, name: str) -> None:
+        """Save a figure in the folder."""
+        try:
+            figures.save(figure, self.path / name)
+        except OSError as error:
+            raise _no_room(self.path / name, error) from None
 
     def series(self, name: str) -> dict[int, float]:
         """One of the metrics, by step."""
@@ -243,7 +248,7 @@ def _append(path: Path, line: dict[str, Any]) -> None:
         with path.open("a") as file:
             file.write(json.dumps(line) + "\n")
     except OSError as error:
-        raise UserError(f"{path} could not be written ({error.strerror}); make room and go on with --resume.") from None
+        raise _no_room(path, error) from None
 
 
 def _replace(path: Path, text: str) -> None:
@@ -253,4 +258,8 @@ def _replace(path: Path, text: str) -> None:
         os.replace(aside, path)
     except OSError as error:
         aside.unlink(missing_ok=True)
-        raise UserError(f"{path} could not be written ({error.strerror}); make room or choose another --out.") from None
+        raise _no_room(path, error) from None
+
+
+def _no_room(path: Path, error: OSError) -> UserError:
+    return UserError(f"{path} could not be written ({error.strerror}); make room and go on with --resume.")
