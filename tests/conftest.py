@@ -26,9 +26,10 @@ CHECKED = [
     "operators",
     "theory",
     "tokens",
-    "training",
 ]
 CHECKED += [f"models.{name}" for name in ("autoencoder", "crate", "embedding", "image_model", "stack", "vit")]
+TRAINING = Path(__file__).parents[1] / "src" / "crate_mae" / "training"
+CHECKED += [f"training.{path.stem}" for path in TRAINING.glob("*.py") if path.stem not in ("__init__", "config", "run")]
 install_import_hook([f"crate_mae.{name}" for name in CHECKED], f"{shape_checks.__name__}.checked")
 
 import torch  # noqa: E402

@@ -62,7 +62,7 @@ def test_figures_draw_what_they_are_given(tmp_path: Path) -> None:
     assert [ax.get_xlabel() for ax in several.axes][4:] == ["error 0.500", "error 0.250"]
     curve = figures.training_curve(np.arange(3.0), np.ones(3), {1: 1.0, 3: 0.5}, ("mean patch", 0.7))
     assert "mean patch (0.700)" in [text.get_text() for text in curve.axes[0].get_legend().get_texts()]
-    layers = figures.layer_curves({"a": (np.ones(3), np.zeros(3)), "b": (np.ones(3), np.zeros(3))})
+    layers = figures.layer_curves([figures.LayerPanel(label, {"": (np.ones(3), np.zeros(3))}) for label in "ab"])
     assert [ax.get_ylabel() for ax in layers.axes] == ["a", "b"]
     bars = figures.bars({"one": 10.0, "two": 20.0}, "accuracy, %")
     assert [patch.get_width() for patch in bars.axes[0].patches] == [10.0, 20.0]

@@ -1,5 +1,6 @@
 """The command line: a table from verb to typed function. Nothing heavy is imported before a verb runs."""
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -287,6 +288,115 @@ def finetune(
     )
 
 
+def evaluate(
+    checkpoint: tyro.conf.Positional[Path],
+    data: str,
+    data_root: Path | None = None,
+    download: bool = False,
+    split: Literal["train", "val", "test", "all"] = "test",
+    batch: int = 128,
+    workers: int = 0,
+    device: Device = "auto",
+    out: Path | None = None,
+) -> None:
+    """How good a fine-tuned classifier is: accuracy with its interval, the worst classes, what is taken for what.
+
+    Args:
+        checkpoint: The classifier: a checkpoint folder, or a run folder and then its best checkpoint.
+        data: Images with labels: a name, a folder of class folders, or tar shards. Classes are matched by name.
+        data_root: Where named sets are; data/ unless given.
+        download: Fetch a named set that is not there.
+        split: Which images; all takes every one of a folder without splits.
+        batch: Images at a time.
+        workers: Processes that read images; 0 reads in the same one.
+        device: Where to compute; auto takes a GPU where there is one.
+        out: Write everything to this JSON file too.
+    """
+    import json
+
+    from rich.console import Console
+
+    from crate_mae.data.datasets import find_splits, open_dataset, open_whole
+    from crate_mae.models.zoo import load_classifier
+    from crate_mae.training.evaluate import evaluate
+
+    target = pick_device(device)
+    model = load_classifier(checkpoint).to(target)
+    if split == "all":
+        source = open_whole(data, data_root, download)
+    else:
+        source = open_dataset(data, split, data_root, download)
+        if split != "train" and find_splits(data, data_root).keys() == {"train"}:
+            warnings.warn(
+                f"{data} has no splits: these are the images that training sets aside for validation; --split all "
+                "takes every one.",
+                stacklevel=1,
+            )
+    if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    marks = evaluate(model, source, batch, workers, Console(stderr=True))
+    print(f"{checkpoint} on {data}, {split}", *marks.summary(), sep="\n")
+    if out:
+        asked = {"checkpoint": str(checkpoint), "data": data, "split": split}
+        out.write_text(json.dumps(asked | marks.to_dict(), indent=1) + "\n")
+        print(f"\nWrote {out}.")
+
+
+def predict(
+    images: tyro.conf.Positional[tuple[Path, ...]],
+    checkpoint: Path,
+    top: int = 5,
+    batch: int = 128,
+    workers: int = 0,
+    device: Device = "auto",
+    out: Path | None = None,
+) -> None:
+    """What a fine-tuned classifier takes pictures for; exit with code 1 where one can't be read.
+
+    Args:
+        images: Pictures, and folders with pictures at any depth.
+        checkpoint: The classifier: a checkpoint folder, or a run folder and then its best checkpoint.
+        top: So many of the likeliest classes.
+        batch: Pictures at a time.
+        workers: Processes that read pictures; 0 reads in the same one.
+        device: Where to compute; auto takes a GPU where there is one.
+        out: Write to this .csv or .json file instead of printing.
+    """
+    from rich.console import Console
+
+    from crate_mae.data.loader import Bad
+    from crate_mae.models.zoo import load_classifier
+    from crate_mae.progress import progress
+    from crate_mae.training.predict import Listed, Prediction, check_suffix, predict, write_predictions
+
+    source = Listed(images)
+    if out:
+        check_suffix(out)
+        out.parent.mkdir(parents=True, exist_ok=True)
+    model = load_classifier(checkpoint).to(pick_device(device))
+    results: list[Prediction | Bad] = []
+    found = predict(model, source, top, batch, workers)
+    if out:
+        with progress("predict", len(source), Console(stderr=True)) as advance:
+            for each in found:
+                results.append(each)
+                advance()
+        write_predictions([each for each in results if isinstance(each, Prediction)], out)
+    else:
+        for each in found:
+            results.append(each)
+            if isinstance(each, Prediction):
+                print(each)
+    bad = [each.reason for each in results if isinstance(each, Bad)]
+    for reason in bad:
+        warnings.warn(reason, stacklevel=1)
+    if out:
+        print(f"Wrote {out}: {len(results) - len(bad)} images.")
+    if bad:
+        print(f"crate-mae: {len(bad)} of {len(source)} images can't be read.", file=sys.stderr)
+        sys.exit(1)
+
+
 def _data_settings(data: str | None, root: Path | None) -> list[str]:
     return [f"{key}={value}" for key, value in (("data", data), ("data_root", root)) if value is not None]
 
@@ -416,12 +526,71 @@ def reproduce(
     run(what, Place(out, SCALES[scale](), data_root, device), seeds, processes, Console())
 
 
+def plan(
+    recipe: str,
+    set_: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="set", metavar="KEY=VALUE")] = (),
+    checkpoint: Path | None = None,
+    device: Literal["here", "a100", "h100", "rtx4090"] | None = None,
+    devices: int = 1,
+    device_memory: float | None = None,
+    device_tflops: float | None = None,
+    utilisation: float | None = None,
+    shard: bool = False,
+    json: bool = False,
+) -> None:
+    """Print the parameters, FLOPs, memory and time of a run before it is started. Nothing is trained or opened.
+
+    Args:
+        recipe: The run, a recipe of pretrain or finetune.
+        set_: A setting that replaces the recipe's; as often as needed.
+        checkpoint: finetune: the pretrained model, in place of the recipe's.
+        device: What computes. here measures this machine for half a second, and is the default where nothing is said
+            of devices; otherwise it is a100.
+        devices: How many of them.
+        device_memory: Gigabytes of each, in place of the known ones.
+        device_tflops: The most TFLOP/s of each in the run's precision, in place of the known ones.
+        utilisation: The share of these that the run reaches.
+        shard: Spread weights, gradients and moments over the devices.
+        json: Print JSON.
+    """
+    from dataclasses import asdict, replace
+    from json import dumps
+
+    from crate_mae import recipes
+    from crate_mae.training.config import RunConfig, override
+    from crate_mae.training.hardware import GB, hardware
+    from crate_mae.training.plan import plan, table
+
+    every: dict[str, Callable[[], RunConfig]] = {**recipes.PRETRAIN, **recipes.FINETUNE}
+    config = override(recipes.find(recipe, every), set_)
+    if checkpoint is not None:
+        if recipe in recipes.PRETRAIN:
+            raise UserError(f"--checkpoint goes with recipes of finetune; {recipe} is one of pretrain.")
+        config = override(config, [f"checkpoint={checkpoint}"])
+    if device is None and devices == 1 and device_memory is None and device_tflops is None:
+        device = "here"
+    target = hardware(device or "a100", config.precision)
+    if device is None:
+        target = replace(target, name=f"{target.name} (assumed)")
+    if device_memory is not None:
+        target = replace(target, memory=device_memory * GB)
+    if device_tflops is not None:
+        target = replace(target, flops=device_tflops * 1e12)
+    if utilisation is not None:
+        target = replace(target, utilisation=utilisation)
+    made = plan(config, target, devices, shard)
+    print(dumps(asdict(made), indent=2) if json else table(made))
+
+
 VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
     "models": models,
+    "plan": plan,
     "pretrain": pretrain,
     "probe": probe,
     "finetune": finetune,
+    "evaluate": evaluate,
+    "predict": predict,
     "inspect": inspect,
     "complete": complete,
     "convert": convert,
@@ -450,6 +619,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UserError as error:
         print(f"crate-mae: error: {error}", file=sys.stderr)
         sys.exit(2)
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)  # as a shell has it for SIGPIPE
     except OSError as error:
         print(f"crate-mae: error: {error.filename}: {error.strerror}; choose another place.", file=sys.stderr)
         sys.exit(2)

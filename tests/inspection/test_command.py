@@ -20,6 +20,7 @@ from crate_mae.analysis.quantities import QUANTITIES
 from crate_mae.cli import main
 from crate_mae.inspection.command import plain
 from crate_mae.inspection.measure import Settings
+from crate_mae.report import Report
 from tests.inspection.test_measure import for_digits
 
 DOCS = Path(__file__).parents[2] / "docs" / "look-inside.md"
@@ -106,6 +107,14 @@ def test_the_page_opens_in_a_browser_without_a_request_or_an_error(folder: Path,
     assert len(sizes) == 11
     assert all(complete and natural > 400 and shown <= width for complete, natural, shown in sizes)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
+
+
+def test_a_long_name_does_not_widen_the_page(tmp_path: Path, browser: Any) -> None:
+    report = Report("Inside /" + "folder/" * 40 + "x" * 200, "Measured.")
+    page = browser.new_page(viewport={"width": 390, "height": 768})
+    page.goto(report.write(tmp_path / "report.html").as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.close()
 
 

@@ -58,8 +58,10 @@ def test_an_autoencoder_has_everything() -> None:
     found = look(for_digits())
     assert isinstance(found.decoder, LayerCurves)
     assert isinstance(found.decoder_subspaces, Incoherence)
-    for part in (found.undoing, found.completion, found.components):
+    for part in (found.encoder, found.decoder, found.undoing, found.completion):
         assert not isinstance(part, str)
+        assert part.images == 20
+    assert not isinstance(found.components, str)
     assert found.attention.layer == 1
     assert found.attention_authors.convention == "authors"
     assert len(found.panels) == 4

@@ -50,6 +50,14 @@ def open_dataset(data: str | Path, split: Split, root: Path | None = None, downl
     return carve(training)[wanted == "val"]
 
 
+def open_whole(data: str | Path, root: Path | None = None, download: bool = False) -> ImageSource:
+    """Every image of a set that has no splits."""
+    there = find_splits(data, root, download)
+    if len(there) > 1:
+        raise UserError(f"{data} has the splits {', '.join(there)}; choose one of them.")
+    return next(iter(there.values()))()
+
+
 def find_splits(data: str | Path, root: Path | None = None, download: bool = False) -> Splits:
     """The splits that a set has itself, each opened when it is called; ``train`` where there is no word of splits."""
     if str(data) in NAMED:

@@ -3,7 +3,7 @@
 import logging
 import math
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -184,7 +184,7 @@ def training_batches(
     accumulation: int = 1,
     workers: int = 0,
     max_bad: float = 0.01,
-) -> Iterator[Batch]:
+) -> Generator[Batch, None, None]:
     """The batches of these steps in the order of ``GlobalBatches``, ``accumulation`` of them a step.
 
     ``batch`` is that of all processes together. To resume, begin ``steps`` where the run stopped. Images that can't be
@@ -207,14 +207,14 @@ def evaluation_batches(
 
 def _load(
     samples: Samples, order: Sampler[list[Key]] | Sequence[list[Key]], workers: int, max_bad: float
-) -> Iterator[Batch]:
+) -> Generator[Batch, None, None]:
     bad = BadImages(samples, max_bad)
     loader = DataLoader(
         samples,
         batch_sampler=order,
         num_workers=workers,
         collate_fn=collate,
-        worker_init_fn=_leave_signals_to_the_run,
+        worker_init_fn=leave_signals_to_the_run,
         generator=torch.Generator(),  # without one it draws from the global generator, which is the caller's
     )
     for batch in loader:
@@ -222,7 +222,7 @@ def _load(
         yield batch
 
 
-def _leave_signals_to_the_run(worker: int) -> None:
+def leave_signals_to_the_run(worker: int) -> None:
     """A terminal's Ctrl-C reaches every process: the one that trains decides when its readers end."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

@@ -1,6 +1,7 @@
 """What a set of images is: so many pictures, each with a name and perhaps a label."""
 
 import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from io import BytesIO
@@ -14,6 +15,10 @@ from crate_mae.errors import UserError
 
 CARVED = 0.05
 """The share of the training images that serves as validation split where a set has none."""
+SHOWN = 20  # names in an error
+
+SAMPLED = 32
+"""Images of a set whose content enters its fingerprint."""
 
 
 class ImageSource(ABC):
@@ -100,6 +105,31 @@ class Part(ImageSource):
         return self.whole.key(int(self.chosen[index]))
 
 
+class Relabelled(Part):
+    """All pictures of another source, their labels as places in another list of classes that has the same names."""
+
+    def __init__(self, whole: ImageSource, class_names: Sequence[str]):
+        super().__init__(whole, np.arange(len(whole)))
+        own = whole.class_names or ()
+        names = {label: own[label] for label in map(whole.label, range(len(whole))) if label is not None}
+        if unknown := sorted(set(names.values()) - set(class_names)):
+            shown = ", ".join(unknown[:SHOWN]) + (f" and {len(unknown) - SHOWN} more" if unknown[SHOWN:] else "")
+            raise UserError(f"the model has no class {shown}; name classes as the model does, or leave these out.")
+        if twice := sorted({name for name in names.values() if own.count(name) > 1 or class_names.count(name) > 1}):
+            raise UserError(f"several classes are called {', '.join(twice)}, so names can't tell which is which.")
+        self.places = {label: class_names.index(name) for label, name in names.items()}
+        self.class_names = tuple(class_names)
+
+    def label(self, index: int) -> int | None:
+        label = super().label(index)
+        return None if label is None else self.places[label]
+
+
+def relabel(source: ImageSource, class_names: Sequence[str]) -> ImageSource:
+    """A source with the labels that a model of these classes gives; a class that it does not have is an error."""
+    return source if source.class_names == tuple(class_names) else Relabelled(source, class_names)
+
+
 def carve(whole: ImageSource) -> tuple[Part, Part]:
     """A source without a validation split in two: training and validation.
 
@@ -118,3 +148,22 @@ def carve(whole: ImageSource) -> tuple[Part, Part]:
 def _unit_hash(key: str) -> float:
     digest = hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=6).digest()
     return int.from_bytes(digest) / 2**48
+
+
+def fingerprint(source: ImageSource) -> str:
+    """A hash of a set: the key and the label of every image, the classes, and the content of a few.
+
+    It is the same wherever the set lies. An image that is overwritten under its old name is noticed only where it is
+    one of the ``SAMPLED`` ones; after such a change, delete the cache.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(json.dumps([len(source), source.class_names]).encode())
+    for index in range(len(source)):
+        digest.update(f"{source.key(index)}\0{source.label(index)}\n".encode("utf-8", "surrogateescape"))
+    for index in np.unique(np.linspace(0, len(source) - 1, SAMPLED).astype(int)):
+        try:
+            stored = source.stored(int(index))
+        except OSError:  # it will be replaced when it is read
+            continue
+        digest.update(stored if isinstance(stored, bytes) else stored.tobytes())
+    return digest.hexdigest()

@@ -9,8 +9,8 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 HEAT = "magma"
-# From nothing to opaque, so that the image shows where the weight is low.
-OVERLAY = LinearSegmentedColormap.from_list("overlay", [(0.75, 0.05, 0.15, 0.0), (0.75, 0.05, 0.15, 1.0)])
+# From nothing to nearly opaque: the image shows through, most where the weight is low.
+OVERLAY = LinearSegmentedColormap.from_list("overlay", [(0.75, 0.05, 0.15, 0.0), (0.75, 0.05, 0.15, 0.8)])
 BACKGROUND = "#d9dde3"
 MOST_LAYERS = 12
 PER_ROW = 7

@@ -36,9 +36,9 @@ class Classifier(ImageModel):
     ) -> "Classifier":
         """A classifier that starts from a copy of a model's embedding and encoder; the head is new."""
         classifier = cls(model.config, class_names, generator)
-        pretrained = model.state_dict()
-        own = {name: pretrained.get(name, start) for name, start in classifier.state_dict().items()}
-        classifier.load_state_dict({name: value.clone() for name, value in own.items()})
+        for own, pretrained in ((classifier.embedding, model.embedding), (classifier.encoder, model.encoder)):
+            weights = pretrained.state_dict()
+            own.load_state_dict({name: weights[name] for name in own.state_dict()})
         return classifier
 
     def extras(self) -> dict[str, Any]:

@@ -113,6 +113,14 @@ def load_autoencoder(path: str | Path, image_size: int | Size | None = None) -> 
     return model
 
 
+def load_classifier(path: str | Path, image_size: int | Size | None = None) -> Classifier:
+    """``load`` where only a classifier will do."""
+    model = load(path, image_size)
+    if not isinstance(model, Classifier):
+        raise UserError(f"{path} holds an {model.kind}, which knows no classes; crate-mae finetune teaches it some.")
+    return model
+
+
 def build(checkpoint: Checkpoint, image_size: int | Size | None = None) -> ImageModel:
     """The model that a checkpoint describes, with its weights in float32."""
     config, tensors = checkpoint.config, checkpoint.tensors

@@ -99,6 +99,8 @@ def restore(path: Path, model: ImageModel, optimiser: torch.optim.Optimizer, pro
     """Bring model and optimiser to where the checkpoint was written, whatever number of processes wrote it."""
     try:
         state = State(**json.loads((path / STATE).read_text()))
+        if path.name != f"{PREFIX}{state.step:08d}":
+            raise ValueError(f"its {STATE} is of step {state.step}")
         tensors: dict[str, Any] = read_tensors(path / WEIGHTS)
         check_tensors(model, tensors)
         moments = get_optimizer_state_dict(model, optimiser)

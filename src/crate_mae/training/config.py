@@ -206,6 +206,8 @@ _NOT_SET_BY_WORDS = ("recipe", "model_settings")
 def _nearest(key: str, kinds: Iterable[str]) -> str | None:
     """The key that was meant: by spelling, or by the last word where ``model.`` was left out or is wrong."""
     names = {name: name for name in kinds} | {name.removeprefix("model."): name for name in kinds}
+    if (last := key.removeprefix("model.")) in names:
+        return names[last]
     near = get_close_matches(key, names, n=1)
     return names[near[0]] if near else None
 
@@ -213,7 +215,7 @@ def _nearest(key: str, kinds: Iterable[str]) -> str | None:
 def _read(key: str, text: str, kind: Any) -> Any:
     """A value from its words, by its annotation."""
     options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    for option in options:
+    for option in sorted(options, key=lambda option: option is not NoneType):  # none is nothing, not a word
         try:
             return _read_as(text, option)
         except ValueError:

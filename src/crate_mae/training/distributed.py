@@ -44,7 +44,10 @@ class Processes:
         """The mean over the processes of a tensor that each has; on the CPU."""
         values = values.detach().cpu()
         if self.world > 1:
-            dist.all_reduce(values)
+            try:
+                dist.all_reduce(values)
+            except RuntimeError:
+                raise UserError("another process of this run has stopped; its own words say why.") from None
         return values / self.world
 
     def gather(self, rows: Tensor, total: int) -> Tensor:
@@ -90,9 +93,14 @@ def joined(device: Device, shard: bool = False) -> Iterator[Processes]:
         target = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(target)
     # Small things (a flag, a loss) go by gloo on the CPU and never wait for the device.
-    dist.init_process_group("cpu:gloo,cuda:nccl" if target.type == "cuda" else "gloo")
+    backend = "cpu:gloo,cuda:nccl" if target.type == "cuda" else "gloo"
+    store, rank, world = next(dist.rendezvous("env://"))
+    if os.environ.get("GROUP_WORLD_SIZE", "1") == "1":
+        # On one machine torchrun keeps its store over restarts: what the processes before left there must not be read.
+        store = dist.PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world)
     try:
-        yield Processes(dist.get_rank(), dist.get_world_size(), target, shard)
+        yield Processes(rank, world, target, shard)
     finally:
         dist.destroy_process_group()
 
@@ -133,4 +141,5 @@ def whole(model: ImageModel, processes: Processes) -> ImageModel:
         return model
     weights = full_weights(model)
     copy = build(Checkpoint(Path(), model.kind, model.config, model.extras(), weights))
-    return copy.to(processes.device, next(iter(weights.values())).dtype)
+    copy.to(processes.device, next(iter(weights.values())).dtype).load_state_dict(weights)  # it is built in float32
+    return copy

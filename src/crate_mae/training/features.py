@@ -17,7 +17,7 @@ from rich.console import Console
 from torch import Tensor
 
 from crate_mae.data.loader import Samples, evaluation_batches
-from crate_mae.data.source import ImageSource
+from crate_mae.data.source import ImageSource, fingerprint
 from crate_mae.data.transforms import Evaluation, Transform
 from crate_mae.errors import UserError
 from crate_mae.models.image_model import ImageModel
@@ -25,8 +25,6 @@ from crate_mae.models.stack import Tokens
 from crate_mae.progress import progress
 
 Pool = Literal["cls", "mean"]
-SAMPLED = 32
-"""Images of a set whose content enters its fingerprint."""
 
 
 class Which(NamedTuple):
@@ -77,7 +75,7 @@ def model_features(
     """
     keys = list(dict.fromkeys(Which(canonical(model, layer), pool) for layer, pool in wanted))
     files = {} if cache is None else _files(cache, model, source, keys)
-    found = {which: features for which, file in files.items() if (features := read_features(file, len(source)))}
+    found = {which: features for which, file in files.items() if (features := read_features(file))}
     if missing := [which for which in keys if which not in found]:
         computed = extract(source, evaluation(model), partial(describe, model, missing), reader, label)
         for which, features in computed.items():
@@ -146,25 +144,6 @@ def _layers(model: ImageModel, images: Tensor, wanted: set[int]) -> Iterator[tup
     yield -1, model.encoder.norm(tokens)
 
 
-def fingerprint(source: ImageSource) -> str:
-    """A hash of a set: the key and the label of every image, the classes, and the content of a few.
-
-    It is the same wherever the set lies. An image that is overwritten under its old name is noticed only where it is
-    one of the ``SAMPLED`` ones; after such a change, delete the cache.
-    """
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(json.dumps([len(source), source.class_names]).encode())
-    for index in range(len(source)):
-        digest.update(f"{source.key(index)}\0{source.label(index)}\n".encode("utf-8", "surrogateescape"))
-    for index in np.unique(np.linspace(0, len(source) - 1, SAMPLED).astype(int)):
-        try:
-            stored = source.stored(int(index))
-        except OSError:  # it will be replaced when it is read
-            continue
-        digest.update(stored if isinstance(stored, bytes) else stored.tobytes())
-    return digest.hexdigest()
-
-
 def _files(cache: Path, model: ImageModel, source: ImageSource, keys: Iterable[Which]) -> dict[Which, Path]:
     digest = hashlib.blake2b(digest_size=16)
     digest.update(json.dumps(model.config.to_dict(), sort_keys=True).encode())
@@ -176,15 +155,13 @@ def _files(cache: Path, model: ImageModel, source: ImageSource, keys: Iterable[W
     return {which: cache / f"{common}-layer{which.layer}-{which.pool}.npz" for which in keys}
 
 
-def read_features(file: Path, count: int) -> Features | None:
+def read_features(file: Path) -> Features | None:
     """Features from a cache file; None where there is none, or it is damaged."""
     try:
-        with np.load(file, allow_pickle=False) as stored:
-            features = Features(stored["values"], stored["labels"])
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
+            return Features(stored["values"], stored["labels"])
     except Exception:  # a damaged file can raise anything in its reader; its checksums find what would not
         return None
-    fits = features.values.ndim == 2 and len(features.values) == len(features.labels) == count
-    return features if fits else None
 
 
 def write_features(file: Path, features: Features) -> None:

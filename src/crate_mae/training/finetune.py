@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from crate_mae.data.source import ImageSource
+from crate_mae.data.source import ImageSource, relabel
 from crate_mae.errors import UserError
 from crate_mae.models.classifier import Classifier
 from crate_mae.models.zoo import load
@@ -25,8 +25,12 @@ def finetune(config: FinetuneConfig, out: str | Path, **options: Any) -> Outcome
 
 def finetuning(config: FinetuneConfig, training: ImageSource, validation: ImageSource, processes: Processes) -> Job:
     """A classifier and how it is trained."""
-    if not training.class_names:
-        raise UserError(f"fine-tuning needs labels, and {config.data} has none; sort the images into class folders.")
+    if not training.class_names or not validation.class_names:
+        raise UserError(
+            f"fine-tuning needs a label for every image, and {config.data} has some without; sort them into class "
+            "folders, or give each in the shards its .cls."
+        )
+    validation = relabel(validation, training.class_names)
     model = starting_model(config, training.class_names)
     drop_path(model, config.drop_path)
     judged = as_evaluated(some(validation, config.evaluation_images), model.config, mask_ratio=0)

@@ -1,6 +1,9 @@
 """From a configuration to a run that goes: what pretraining and fine-tuning have in common."""
 
+import os
+import shlex
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 from rich.console import Console
@@ -42,14 +45,16 @@ def launch(
         run.admit(config, resume)
         training, validation = processes.main_first(lambda: open_splits(config, download))
         job = prepare(config, training, validation, processes)
-        if processes.is_main:
-            run.begin(config, job.objective.model.config, training)
-        processes.wait()
-        _say(console, heading(job, processes))
-        outcome = train(job, run, processes, console, tensorboard)
-        if processes.is_main:
-            draw_curves(run, job)
-        _say(console, ending(outcome, run, config))
+        with run.held() if processes.is_main else nullcontext():
+            if processes.is_main:
+                run.begin(config, job.objective.model.config, training)
+            processes.wait()
+            _say(console, heading(job, processes))
+            outcome = train(job, run, processes, console, tensorboard)
+            if processes.is_main:
+                draw_curves(run, job)
+        again = shlex.join(command(run, config.task, processes, device, tensorboard))
+        _say(console, ending(outcome, run, config, again))
         return outcome
 
 
@@ -85,11 +90,23 @@ def heading(job: Job, processes: Processes) -> str:
     )
 
 
-def ending(outcome: Outcome, run: Run, config: RunConfig) -> str:
+def command(run: Run, task: str, processes: Processes, device: Device, tensorboard: bool) -> list[str]:
+    """The words that go on with a run as it was started; all else stands in its folder."""
+    words = ["crate-mae"]
+    if "LOCAL_WORLD_SIZE" in os.environ:
+        machines = os.environ.get("GROUP_WORLD_SIZE", "1")
+        words = ["torchrun", "--nnodes", machines] if machines != "1" else ["torchrun"]
+        words += ["--nproc-per-node", os.environ["LOCAL_WORLD_SIZE"], "-m", "crate_mae"]
+    words += [task, "--out", str(run.path), "--resume"]
+    words += ["--shard"] if processes.shard else []
+    words += ["--tensorboard"] if tensorboard else []
+    return words + (["--device", device] if device != "auto" else [])
+
+
+def ending(outcome: Outcome, run: Run, config: RunConfig, again: str) -> str:
     """What came of it, and the next command."""
     if outcome.finished:
         return f"Done: {outcome.step:,} steps. Best checkpoint: {run.best}"
-    again = f"crate-mae {config.task} --out {run.path} --resume"
     return f"Stopped after step {outcome.step:,} of {config.steps:,}; nothing is lost. Go on with: {again}"
 
 
@@ -111,7 +128,7 @@ def draw_curves(run: Run, job: Job) -> None:
         for kind in ("loss", "accuracy")
     )
     figure = figures.run_curves(run.series("loss"), losses, accuracies, job.objective.measures)
-    figures.save(figure, run.path / "curves.png")
+    run.draw(figure, "curves.png")
 
 
 def _say(console: Console, text: str) -> None:

@@ -3,11 +3,12 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 
 import torch
+from matplotlib.figure import Figure
 from rich.console import Console
 from torch import Tensor, nn
 
@@ -44,8 +45,8 @@ class Job:
     """The name of the value that chooses the best checkpoint."""
     lower_is_better: bool
     layer_decay: float = 1.0
-    draw: Callable[[ImageModel, Path], None] | None = None
-    """Draws a picture of how it stands to a PNG file."""
+    draw: Callable[[ImageModel], Figure] | None = None
+    """Draws how it stands."""
 
     @property
     def parameters(self) -> int:
@@ -86,6 +87,7 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
         config.max_bad,
     )
     with (
+        closing(batches),  # its readers end with the run, however it ends
         run.logging(),
         interruption() as stop,
         progress(config.task, config.steps, console, done=state.step) as advance,
@@ -116,7 +118,7 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
             advance(watch.words)
             if asked and not last:
                 break
-    return Outcome(saved, saved == config.steps)
+    return Outcome(saved, saved >= config.steps)
 
 
 def resume(
@@ -135,6 +137,7 @@ def resume(
         break
     else:
         state = State()
+        optimiser.state.clear()  # of what an unreadable one left there
     processes.wait()
     if processes.is_main:
         run.rewind(state.step)
@@ -257,7 +260,7 @@ class Watch:
             if is_best:
                 model.save(self.run.best)
             if self.job.draw:
-                self.job.draw(model, self.run.pictures / f"step-{done:08d}.png")
+                self.run.draw(self.job.draw(model), f"pictures/step-{done:08d}.png")
         self._write(done, values)
         shown = ", ".join(f"{name.replace('_', ' ')} {number:.4g}" for name, number in values.items())
         self.console.print(f"step {done} of {config.steps}: {shown}", highlight=False, soft_wrap=True)

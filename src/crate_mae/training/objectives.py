@@ -1,7 +1,8 @@
 """What a run minimises: a module from a batch to a scalar, which the loop may join over processes or compile."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -84,11 +85,12 @@ def drop_path(model: ImageModel, rate: float) -> None:
         block.register_forward_hook(_skip(rate * number / depth))
 
 
-def _skip(rate: float):  # type: ignore[no-untyped-def]
-    def hook(block: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+def _skip(rate: float) -> Callable[[nn.Module, tuple[Any, ...], Tensor], Tensor]:
+    def hook(block: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
         if not block.training:
             return output
+        tokens = inputs[0]
         keep = (torch.rand(len(output), 1, 1) >= rate).to(output) / (1 - rate)
-        return torch.lerp(inputs[0], output, keep)
+        return tokens + (output - tokens) * keep  # not lerp: under autocast a layer may change the precision
 
     return hook

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 
 from crate_mae import figures
 from crate_mae.analysis.completion import completion_panels
@@ -53,10 +54,9 @@ class Completions:
 
     samples: Samples
 
-    def __call__(self, model: ImageModel, path: Path) -> None:
+    def __call__(self, model: ImageModel) -> Figure:
         assert isinstance(model, MaskedAutoencoder)
         batch = next(evaluation_batches(self.samples, len(self.samples)))
         dtype = model.embedding.class_token.dtype
         panels = completion_panels(model, batch.images.to(model.device, dtype), batch.masks.to(model.device))
-        figure = figures.completions(panels.masked, panels.completed, panels.original, panels.errors, panels.caption)
-        figures.save(figure, path)
+        return figures.completions(panels.masked, panels.completed, panels.original, panels.errors, panels.caption)

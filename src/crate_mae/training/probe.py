@@ -1,6 +1,6 @@
 """Linear probing: logistic regression on frozen features, C chosen on a validation split."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,6 @@ from jaxtyping import Bool, Float, Int
 from sklearn.preprocessing import StandardScaler
 
 from crate_mae.errors import UserError
-from crate_mae.progress import Advance
 from crate_mae.training.logistic import MAX_ITER, TOL, Fit, logistic_path
 
 STRENGTHS = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
@@ -70,7 +69,7 @@ def linear_probe(
     held_out: Bool[np.ndarray, " n"] | None = None,
     tol: float = TOL,
     max_iter: int = MAX_ITER,
-    advance: Advance = lambda note="": None,
+    advance: Callable[[str], None] = lambda note: None,
 ) -> Probe:
     """Standardise the features and run two sweeps over C.
 

@@ -1,7 +1,7 @@
 """``crate-mae probe``: what a frozen model's features tell about the classes of a set of images."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from crate_mae.data.source import CARVED, ImageSource
 from crate_mae.data.transforms import Evaluation
 from crate_mae.errors import UserError
 from crate_mae.models.image_model import ImageModel
-from crate_mae.progress import Advance, progress
+from crate_mae.progress import progress
 from crate_mae.training.features import Features, Pool, Reader, Which, canonical, extract, model_features
 from crate_mae.training.neighbours import K, nearest_neighbours
 from crate_mae.training.probe import HELD_OUT, STRENGTHS, Probe, linear_probe
@@ -130,7 +130,7 @@ def _pixels(model: ImageModel, source: ImageSource, reader: Reader, name: str) -
     return extract(source, transform, lambda images: {"pixels": images.flatten(1)}, reader, f"pixels, {name}")["pixels"]
 
 
-def _measure(features: dict[str, Features], seed: int, advance: Advance) -> tuple[Probe, float]:
+def _measure(features: dict[str, Features], seed: int, advance: Callable[[str], None]) -> tuple[Probe, float]:
     """The linear probe and the accuracy of the nearest neighbours."""
     test = features["test"]
     fitted = [features[name] for name in ("train", "validation") if name in features]
@@ -145,11 +145,8 @@ def _notes(features: dict[str, Features], results: list[Result]) -> list[str]:
     known = np.unique(np.concatenate([part.labels for name, part in features.items() if name != "test"]))
     labels = features["test"].labels
     notes = []
-    if len(strange := labels[~np.isin(labels, known)]):
-        notes.append(
-            f"{len(strange)} test images are of {len(np.unique(strange))} classes without training images; they count "
-            "as errors."
-        )
+    if strange := int((~np.isin(labels, known)).sum()):
+        notes.append(f"{strange} test images are of classes that have no training images; they count as errors.")
     cut = {
         f"layer {result.layer}: C = {', '.join(f'{C:g}' for C in unfinished)}"
         for result in results

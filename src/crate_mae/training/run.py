@@ -1,6 +1,6 @@
 """The folder of a run: what was asked for, what came of it, and how to go on."""
 
-import hashlib
+import fcntl
 import json
 import logging
 import os
@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 
-from crate_mae.data.source import ImageSource
+from crate_mae import figures
+from crate_mae.data.source import ImageSource, fingerprint
 from crate_mae.errors import UserError
 from crate_mae.models.checkpoint import BEST
 from crate_mae.models.config import ModelConfig
@@ -54,6 +56,7 @@ class Run:
     ``log.txt``         images that could not be read, and the like
     ``checkpoints/``    ``best``, and ``step-NNNNNNNN`` for the last few
     ``pictures/``       completions as training goes
+    ``.lock``           held by the process that is at work on it
     """
 
     path: Path
@@ -65,10 +68,6 @@ class Run:
     @property
     def best(self) -> Path:
         return self.path / BEST
-
-    @property
-    def pictures(self) -> Path:
-        return self.path / "pictures"
 
     @property
     def config(self) -> Path:
@@ -133,7 +132,7 @@ class Run:
             "model": model.to_dict(),
             "training_images": images,
         }
-        for folder in (self.checkpoints, self.pictures):
+        for folder in (self.checkpoints, self.path / "pictures"):
             folder.mkdir(parents=True, exist_ok=True)
         _replace(self.config, json.dumps(description, indent=2) + "\n")
 
@@ -168,16 +167,43 @@ class Run:
                 continue
         return lines
 
+    def draw(self, figure: Figure, name: str) -> None:
+        """Save a figure in the folder."""
+        try:
+            figures.save(figure, self.path / name)
+        except OSError as error:
+            raise _no_room(self.path / name, error) from None
+
     def series(self, name: str) -> dict[int, float]:
         """One of the metrics, by step."""
         return {int(line["step"]): line[name] for line in self.read() if name in line}
 
     def rewind(self, step: int) -> None:
-        """Forget metrics of steps that a kill has undone: they will be written again."""
-        lines = self.read()
-        kept = [json.dumps(line) + "\n" for line in lines if line["step"] <= step]
-        if lines:
+        """Forget metrics of steps that a kill has undone, and a line cut short: they will be written again.
+
+        A run that begins anew at step 0 evaluates its first weights anew too.
+        """
+        kept = [json.dumps(line) + "\n" for line in self.read() if 0 < step >= line["step"]]
+        if self.metrics.exists():
             _replace(self.metrics, "".join(kept))
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep every other start out of the folder while the block runs.
+
+        The lock goes when the process goes, however it ends, and its children (readers of images) have no part in it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("a") as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                raise UserError(
+                    f"another process is at work on the run in {self.path}; wait for it, or choose another --out."
+                ) from None
+            except OSError:  # a file system without locks
+                pass
+            yield
 
     @contextmanager
     def logging(self) -> Iterator[None]:
@@ -207,14 +233,6 @@ def configured(run: Run, recipe: Config | None, settings: Iterable[str], kind: t
     return override(before, settings)
 
 
-def fingerprint(source: ImageSource) -> str:
-    """What the order of a run hangs on: the images' names in their order, wherever they lie."""
-    digest = hashlib.blake2b(digest_size=12)
-    for index in range(len(source)):
-        digest.update(source.key(index).encode("utf-8", "surrogateescape") + b"\0")
-    return digest.hexdigest()
-
-
 def commit() -> str | None:
     """The commit of the code that runs, with + where files differ from it; None where it is no checkout."""
     here = Path(__file__).parent
@@ -230,7 +248,7 @@ def _append(path: Path, line: dict[str, Any]) -> None:
         with path.open("a") as file:
             file.write(json.dumps(line) + "\n")
     except OSError as error:
-        raise UserError(f"{path} could not be written ({error.strerror}); make room and go on with --resume.") from None
+        raise _no_room(path, error) from None
 
 
 def _replace(path: Path, text: str) -> None:
@@ -239,4 +257,9 @@ def _replace(path: Path, text: str) -> None:
         aside.write_text(text)
         os.replace(aside, path)
     except OSError as error:
-        raise UserError(f"{path} could not be written ({error.strerror}); make room or choose another --out.") from None
+        aside.unlink(missing_ok=True)
+        raise _no_room(path, error) from None
+
+
+def _no_room(path: Path, error: OSError) -> UserError:
+    return UserError(f"{path} could not be written ({error.strerror}); make room and go on with --resume.")

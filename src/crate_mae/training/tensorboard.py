@@ -21,7 +21,7 @@ class Board:
                     "--tensorboard needs the package tensorboard; pip install 'crate-mae[tensorboard]' brings it."
                 ) from None
             # What was written of steps that a kill has undone is hidden.
-            self.writer = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1 if step else None)
+            self.writer = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1 if step else 0)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """One point for each value."""

@@ -1,0 +1,74 @@
+"""What computes: a few well-known GPUs by their data sheets, and the machine at hand by measurement."""
+
+import os
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from crate_mae.training.config import Precision
+
+Known = Literal["here", "a100", "h100", "rtx4090"]
+GB = 10**9
+USABLE = 0.9
+"""The share of a device's memory that a run can fill; the driver, workspaces and the allocator's gaps take the rest."""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """One device of a run."""
+
+    name: str
+    """For people."""
+    memory: float
+    """Bytes."""
+    flops: float
+    """Operations in a second, at the most, in the run's precision."""
+    utilisation: float
+    """The share of these that a run reaches."""
+    is_gpu: bool
+
+    @property
+    def usable(self) -> float:
+        """Bytes that a run can fill."""
+        return USABLE * self.memory
+
+
+# Peak TFLOP/s without sparsity. float32 is that of PyTorch's default, which uses no TF32.
+_SHEETS: dict[str, tuple[str, float, dict[Precision, float]]] = {
+    "a100": ("A100", 80 * GB, {"bfloat16": 312, "float32": 19.5, "float64": 19.5}),
+    "h100": ("H100 SXM", 80 * GB, {"bfloat16": 989, "float32": 67, "float64": 67}),
+    "rtx4090": ("RTX 4090", 24 * GB, {"bfloat16": 165, "float32": 82.6, "float64": 1.3}),
+}
+GPU_UTILISATION = 0.4
+"""Of the data sheet's peak: an assumption. Large transformers reach 0.3 to 0.5 where the images come fast enough."""
+MEASURED_UTILISATION = 0.45
+"""Of the speed of large matrix products as measured; docs/planning.md has the check."""
+
+
+def hardware(device: Known, precision: Precision) -> Hardware:
+    """A device by its name; ``here`` takes about a second to measure the GPU, or else the CPU, of this machine."""
+    if device != "here":
+        name, memory, peaks = _SHEETS[device]
+        return Hardware(name, memory, peaks[precision] * 1e12, GPU_UTILISATION, is_gpu=True)
+    if torch.cuda.is_available():
+        properties = torch.cuda.get_device_properties(0)
+        speed = product_speed(torch.device("cuda"), precision)
+        return Hardware(properties.name, properties.total_memory, speed, MEASURED_UTILISATION, is_gpu=True)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    name = f"this CPU, {torch.get_num_threads()} thread{'s' if torch.get_num_threads() > 1 else ''}"
+    return Hardware(name, memory, product_speed(torch.device("cpu"), precision), MEASURED_UTILISATION, is_gpu=False)
+
+
+def product_speed(device: torch.device, precision: Precision, seconds: float = 0.5) -> float:
+    """Operations in a second in products of square matrices: the best of what fits into so many seconds."""
+    size = 4096 if device.type == "cuda" else 512
+    a, b = torch.ones(2, size, size, device=device, dtype=getattr(torch, precision))
+    best, end = 0.0, time.perf_counter() + seconds
+    while True:
+        start = time.perf_counter()
+        (a @ b)[0, 0].item()  # waits until the device is done
+        best = max(best, 2 * size**3 / (time.perf_counter() - start))
+        if time.perf_counter() > end:
+            return best

@@ -1,0 +1,120 @@
+"""What can go wrong in the middle of a run; each is called in the run's own process before it begins."""
+
+import math
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from crate_mae.models.image_model import ImageModel
+from crate_mae.training import checkpoint, loop, pretrain
+from crate_mae.training.loop import take_step
+from crate_mae.training.objectives import Completing
+from crate_mae.training.run import Run
+
+
+def _at_call(owner: Any, name: str, number: int, change: Callable[..., Any]) -> None:
+    """Replace a function such that its call of this number goes to ``change(function, *arguments)``."""
+    function, calls = getattr(owner, name), 0
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == number:
+            return change(function, *arguments, **options)
+        return function(*arguments, **options)
+
+    setattr(owner, name, counted)
+
+
+def _no_file_above(size: int) -> Callable[..., Any]:
+    """A file that grows above the size meets an error from the system in the middle of it, as on a full disk."""
+
+    def call(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            return function(*arguments, **options)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return call
+
+
+def no_room_for_weights() -> None:
+    _at_call(checkpoint, "write_checkpoint", 2, _no_file_above(20_000))
+
+
+def no_room_for_moments() -> None:
+    _at_call(checkpoint.dcp, "save", 2, _no_file_above(20_000))
+
+
+def no_room_for_state() -> None:
+    _at_call(checkpoint, "write_checkpoint", 2, _then_no_file_above(0))
+
+
+def _then_no_file_above(size: int) -> Callable[..., Any]:
+    def call(function: Callable[..., Any], *arguments: Any) -> None:
+        function(*arguments)
+        _at_call(Path, "write_text", 1, _no_file_above(size))
+
+    return call
+
+
+def no_room_for_best() -> None:
+    _at_call(ImageModel, "save", 2, _no_file_above(20_000))
+
+
+def no_room_for_pictures() -> None:
+    _at_call(pretrain.Completions, "__call__", 2, _no_file_above(1000))
+
+
+def no_room_for_metrics() -> None:
+    def call(function: Callable[..., Any], run: Run, *arguments: Any) -> None:
+        _no_file_above(run.metrics.stat().st_size + 10)(function, run, *arguments)
+
+    _at_call(Run, "write", 4, call)
+
+
+def a_step_takes_an_hour() -> None:
+    _at_call(loop, "take_step", 13, lambda *_: time.sleep(3600))
+
+
+def loss_is_not_finite() -> None:
+    _at_call(Completing, "forward", 13, lambda forward, *batch: forward(*batch) * math.nan)
+
+
+def loss_of_one_process_is_not_finite() -> None:
+    if os.environ["RANK"] == "1":
+        loss_is_not_finite()
+
+
+def gradient_is_not_finite() -> None:
+    def call(forward: Callable[..., Tensor], *batch: Any) -> Tensor:
+        loss = forward(*batch)
+        loss.register_hook(lambda gradient: gradient * math.inf)
+        return loss
+
+    _at_call(Completing, "forward", 13, call)
+
+
+def samples_are_noted() -> None:
+    """Each step appends the indices of its samples to the file SEEN.RANK."""
+    path = Path(f"{os.environ['SEEN']}.{os.environ.get('RANK', '0')}")
+
+    def noted(joined: Any, optimiser: Any, parts: Any, *more: Any) -> Any:
+        with path.open("a") as file:
+            file.write(" ".join(str(index) for part in parts for index in part.indices.tolist()) + "\n")
+        return take_step(joined, optimiser, parts, *more)
+
+    loop.take_step = noted
+
+
+def no_tensorboard() -> None:
+    """The package is not installed."""
+    sys.modules["tensorboard"] = None  # type: ignore[assignment]

@@ -1,0 +1,136 @@
+"""``--set key=value``: each kind of value, typos, and what contradicts itself; and every recipe through JSON."""
+
+import json
+import math
+from dataclasses import fields, replace
+
+import pytest
+
+from crate_mae.errors import UserError
+from crate_mae.recipes import FINETUNE, PRETRAIN, digits, find, finetune_digits
+from crate_mae.training.config import PretrainConfig, override
+
+RECIPES = PRETRAIN | FINETUNE
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("steps=120", 120),
+        ("learning_rate=3", 3.0),
+        ("learning_rate=3e-5", 3e-5),
+        ("flip=true", True),
+        ("flip=No", False),
+        ("clip=none", None),
+        ("clip=0.5", 0.5),
+        ("betas=0.9,0.99", (0.9, 0.99)),
+        ("crop_area=(0.2, 1)", (0.2, 1.0)),
+        ("randaugment=none", None),
+        ("randaugment=2,14", (2, 14)),
+        ("precision=float64", "float64"),
+        ("preset=official", "official"),
+        ("data=a folder=with signs", "a folder=with signs"),
+        ("data_root=none", None),
+        ("data_root=/mnt/sets", "/mnt/sets"),
+    ],
+)
+def test_a_value_is_read_as_its_field(setting: str, value: object) -> None:
+    found = getattr(override(digits(), [setting]), setting.partition("=")[0])
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("model.dim=24", 24),
+        ("model.lambda_=5", 5.0),
+        ("model.image_size=32", (32, 32)),
+        ("model.image_size=16,32", (16, 32)),
+        ("model.mean=0.1,0.2,0.3", (0.1, 0.2, 0.3)),
+        ("model.qkv_bias=no", False),
+        ("model.encoder_sees=visible", "visible"),
+    ],
+)
+def test_a_value_of_the_model_is_read_as_its_field(setting: str, value: object) -> None:
+    key = setting.partition("=")[0].removeprefix("model.")
+    config = override(digits(), [setting])
+    assert config.model_settings == digits().model_settings | {key: value}
+    assert type(config.model_settings[key]) is type(value)
+
+
+def test_of_finetuning_too() -> None:
+    config = override(finetune_digits(), ["image_size=24", "random=yes", "mixup=0.8"])
+    assert (config.image_size, config.random, config.mixup) == ((24, 24), True, 0.8)
+
+
+def test_the_last_word_counts_and_the_recipe_stays() -> None:
+    assert override(digits(), ["steps=1", "model.dim=24", "steps=2", "model.dim=48"]).model_settings["dim"] == 48
+    assert digits().model_settings["dim"] == 192
+
+
+@pytest.mark.parametrize(
+    ("setting", "hint"),
+    [
+        ("stesp=3", "did you mean steps?"),
+        ("lerning_rate=3", "did you mean learning_rate?"),
+        ("model.dmi=3", "did you mean model.dim?"),
+        ("lambda=3", "did you mean model.lambda_?"),
+        ("model.steps=3", "did you mean steps?"),
+        ("dim=3", "did you mean model.dim?"),
+        ("zzzzzz=3", "there are accumulation, batch"),
+        ("recipe=other", "there is no setting recipe"),
+        ("steps", "takes key=value, not 'steps'"),
+        ("steps=many", "steps=many is not a whole number"),
+        ("steps=1.5", "steps=1.5 is not a whole number"),
+        ("steps=", "steps= is not a whole number"),
+        ("learning_rate=fast", "is not a number"),
+        ("learning_rate=nan", "choose a finite number"),
+        ("flip=perhaps", "is not true or false"),
+        ("clip=some", "clip=some is not a number or none"),
+        ("clip=0", "choose a number above 0, or none"),
+        ("betas=0.9", "is not two numbers with a comma between"),
+        ("betas=0.9,1", "choose two numbers from 0 to below 1"),
+        ("randaugment=2,1.5", "is not two whole numbers with a comma between or none"),
+        ("precision=half", "is not one of float32, bfloat16, float64"),
+        ("batch=0", "choose a number from 1 up"),
+        ("accumulation=3", "does not divide batch=64"),
+        ("mask_ratio=1.5", "choose a number from 0 to 1"),
+        ("model.dim=x", "is not a whole number"),
+    ],
+)
+def test_a_mistake_is_a_sentence(setting: str, hint: str) -> None:
+    with pytest.raises(UserError) as error:
+        override(digits(), [setting])
+    assert hint in str(error.value)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_passes_through_json(name: str) -> None:
+    config = RECIPES[name]()
+    text = json.dumps(config.to_dict())
+    assert type(config)(**json.loads(text)) == config
+    assert config.recipe == name
+    assert find(name, RECIPES) == config
+
+
+def test_every_field_passes_through_json_when_it_is_changed() -> None:
+    changed = replace(
+        digits(), preset="official", clip=None, randaugment=(1, 2), data_root="x", precision="float64", flip=True
+    )
+    again = PretrainConfig(**json.loads(json.dumps(changed.to_dict())))
+    for item in fields(changed):
+        assert getattr(again, item.name) == getattr(changed, item.name)
+        assert type(getattr(again, item.name)) is type(getattr(changed, item.name))
+
+
+def test_a_recipe_that_does_not_exist() -> None:
+    with pytest.raises(UserError, match="did you mean digits"):
+        find("digit", PRETRAIN)
+    with pytest.raises(UserError, match="there are digits, cifar10_cpu"):
+        find("zzzzz", PRETRAIN)
+
+
+def test_a_number_that_is_not_finite_is_refused_from_python_too() -> None:
+    with pytest.raises(UserError, match="choose a finite number"):
+        replace(digits(), learning_rate=math.inf)

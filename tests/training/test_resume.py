@@ -1,0 +1,194 @@
+"""What a run folder is resumed from, what is refused, and what stops a run."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import crate_mae
+from crate_mae.cli import main
+from crate_mae.training.checkpoint import checkpoints_in
+from tests.training import faults
+from tests.training.processes import finish, start, until
+from tests.training.runs import assert_same, metrics, words
+from tests.training.test_kill import last_line
+
+
+def stopped(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The sentence with which a command line ends that is refused."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    return said
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unbroken run, with checkpoints of steps 10 and 20."""
+    run = tmp_path_factory.mktemp("whole") / "run"
+    main(words(run, steps=20))
+    return run
+
+
+@pytest.fixture
+def run(whole: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(whole, tmp_path / "run"))
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+DAMAGE: dict[str, Callable[[Path], None]] = {
+    "weights cut short": lambda path: cut(path / "model.safetensors"),
+    "no weights": lambda path: (path / "model.safetensors").unlink(),
+    "moments cut short": lambda path: cut(path / "optimiser" / "__0_0.distcp"),
+    "no moments": lambda path: shutil.rmtree(path / "optimiser"),
+    "index of the moments cut short": lambda path: cut(path / "optimiser" / ".metadata"),
+    "no index of the moments": lambda path: (path / "optimiser" / ".metadata").unlink(),
+    "garbage for a state": lambda path: (path / "state.json").write_text("\x00garbage"),
+    "an empty state": lambda path: (path / "state.json").write_text(""),
+    "another state": lambda path: (path / "state.json").write_text('{"stepp": 3}'),
+    "no numbers in the state": lambda path: (path / "state.json").write_text("[]"),
+    "no step in the state": lambda path: (path / "state.json").write_text("{}"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(
+    damage: str, run: Path, whole: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    DAMAGE[damage](run / "checkpoints" / "step-00000020")
+    main(words(run, "--resume", steps=20))
+    said = capsys.readouterr().out
+    assert "step-00000020 can't be used (" in said
+    assert "Going on from the one before it." in said
+    assert_same(run, whole)
+
+
+def test_without_any_good_checkpoint_it_begins_anew(run: Path, whole: Path) -> None:
+    for checkpoint in checkpoints_in(run / "checkpoints"):
+        cut(checkpoint / "optimiser" / "__0_0.distcp")
+    main(words(run, "--resume", steps=20))
+    assert_same(run, whole)
+
+
+def test_leftovers_of_a_kill_are_removed(run: Path, whole: Path) -> None:
+    for name in (".step-00000030.part", ".step-00000005.old.part"):
+        shutil.copytree(run / "checkpoints" / "step-00000010", run / "checkpoints" / name)
+    (run / ".metrics.jsonl.part").write_text("half")
+    main(words(run, "--resume", steps=20))
+    assert_same(run, whole)
+
+
+def test_a_finished_run_is_left_as_it_is(run: Path, whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (run / "checkpoints").rglob("*") if path.is_file()}
+    main(["pretrain", "--out", str(run), "--resume"])
+    assert "Done: 20 steps" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in (run / "checkpoints").rglob("*") if path.is_file()} == before
+    assert_same(run, whole)
+    main(["pretrain", "--out", str(run), "--resume", "--set", "steps=12"])
+    assert "Done: 20 steps" in capsys.readouterr().out
+
+
+def test_more_steps_go_on(run: Path) -> None:
+    main(["pretrain", "--out", str(run), "--resume", "--set", "steps=25"])
+    assert [line["step"] for line in metrics(run) if "loss" in line] == [7, 14, 20, 21, 25]
+
+
+@pytest.mark.parametrize(
+    ("more", "hint"),
+    [
+        ([], "holds a run already; go on with it by --resume"),
+        (["--resume", "--set", "learning_rate=1"], "was started with learning_rate=0.001 and can't go on with 1.0"),
+        (["--resume", "--set", "model.dim=12"], "was started with model_settings="),
+        (["--resume", "--set", "batch=4"], "was started with batch=8"),
+        (["--resume", "--set", "seed=1"], "was started with seed=0"),
+        (["--resume", "--recipe", "cifar10_cpu"], "was started with --recipe digits"),
+        (["--resume", "--set", "setps=1"], "did you mean steps?"),
+    ],
+)
+def test_another_run_in_its_place_is_refused(
+    more: list[str], hint: str, run: Path, whole: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert hint in stopped(["pretrain", "--out", str(run), *more], capsys)
+    assert_same(run, whole)
+
+
+def test_what_does_not_change_the_run_may_change(run: Path, whole: Path, tmp_path: Path) -> None:
+    shutil.rmtree(run / "checkpoints" / "step-00000020")
+    changes = {"workers": 1, "keep": 1, "checkpoint_every": 3}
+    main(words(run, "--resume", steps=20, **changes))
+    assert [path.name for path in checkpoints_in(run / "checkpoints")] == ["step-00000020"]
+    assert_same(run, whole)
+    assert json.loads((run / "config.json").read_text())["settings"]["keep"] == 1
+
+
+def test_a_folder_that_is_no_run(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert "is a file" in stopped(words(tmp_path / "file"), capsys)
+    assert "holds no run to go on with" in stopped(["pretrain", "--out", str(tmp_path / "new"), "--resume"], capsys)
+    assert not (tmp_path / "new").exists()
+    assert "holds a run of pretrain, not of finetune" in stopped(["finetune", "--out", str(run), "--resume"], capsys)
+    (run / "config.json").write_text("{")
+    assert "can't be read as JSON" in stopped(words(run, "--resume"), capsys)
+    (run / "config.json").write_text("[]")
+    assert "holds something else than a run" in stopped(words(run, "--resume"), capsys)
+
+
+def test_other_images_are_refused(run: Path, whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored = json.loads((run / "config.json").read_text())
+    stored["training_images"]["fingerprint"] = "0"
+    (run / "config.json").write_text(json.dumps(stored))
+    said = stopped(["pretrain", "--out", str(run), "--resume"], capsys)
+    assert "was trained on 1276 images and --data digits has 1276 or others" in said
+
+
+def test_a_second_start_in_the_same_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    process = start(words(run, steps=100_000), tmp_path / "log")
+    until(lambda: last_line(run) >= 0, process)
+    assert "another process is at work on the run" in stopped(words(run, "--resume", steps=100_000), capsys)
+    process.kill()
+    process.wait()
+    main(words(run, "--resume", steps=1))  # the lock went with the process
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("fault", "what"),
+    [(faults.loss_is_not_finite, "the loss is nan"), (faults.gradient_is_not_finite, "the gradient's norm is")],
+)
+def test_what_is_not_finite_stops_the_run(fault: Callable[[], None], what: str, workers: int, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    began = time.monotonic()
+    code, said = finish(words(run, workers=workers, log_every=100, evaluate_every=100), tmp_path / "log", fault)
+    assert code == 2, said
+    error = said.splitlines()[-1]
+    assert f"error: {what}" in error
+    assert "at step 13 with the learning rate 0.000" in error or "at step 13 with the learning rate 0.001" in error
+    last = run / "checkpoints" / "step-00000010"
+    assert f"the last good checkpoint is {last}" in error
+    assert checkpoints_in(run / "checkpoints") == [last]
+    assert all(value.isfinite().all() for value in crate_mae.load(last).state_dict().values())
+    assert all(value.isfinite().all() for value in crate_mae.load(run).state_dict().values())
+    assert time.monotonic() - began < 100
+
+
+def test_a_finetuning_run_resumes_to_the_same_weights(tmp_path: Path) -> None:
+    """Also with drop path and mixup, which draw from torch's own generators."""
+    settings = {"task": "finetune", "steps": 20, "drop_path": 0.3, "mixup": 0.8, "label_smoothing": 0.1}
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    main(words(whole, "--random", layer_decay=0.7, **settings))
+    shutil.copytree(whole, run)
+    shutil.rmtree(run / "checkpoints" / "step-00000020")
+    main(words(run, "--random", "--resume", layer_decay=0.7, **settings))
+    assert_same(run, whole)
+    assert crate_mae.load(run).class_names == tuple("0123456789")
