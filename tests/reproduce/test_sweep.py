@@ -32,10 +32,23 @@ class Note(Task):
         DONE.append(self.name)
 
 
+class Threads(ThreadPoolExecutor):
+    """In place of processes; holds nothing back that Ctrl-C could not call off."""
+
+    def __init__(self, count: int, *_: object):
+        super().__init__(count)
+        self.count, self.given = count, []
+
+    def submit(self, *work):  # type: ignore[no-untyped-def]
+        assert sum(not future.done() for future in self.given) < self.count
+        self.given.append(super().submit(*work))
+        return self.given[-1]
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     DONE.clear()
-    monkeypatch.setattr(sweep, "ProcessPoolExecutor", lambda count, *_: ThreadPoolExecutor(count))
+    monkeypatch.setattr(sweep, "ProcessPoolExecutor", Threads)
     return Place(tmp_path, tiny(), None, "cpu")
 
 
@@ -51,6 +64,11 @@ def test_each_is_done_once_and_after_what_it_needs(place: Place, processes: int)
     carry_out(tasks, place, processes, Console(quiet=True))
     assert sorted(DONE) == ["a", "b", "c", "d"]
     assert open_tasks([C, D], place) == []
+
+
+def test_no_more_is_begun_than_runs_at_once(place: Place) -> None:
+    carry_out([Note(str(number)) for number in range(20)], place, 2, Console(quiet=True))
+    assert len(DONE) == 20
 
 
 @pytest.mark.parametrize("processes", [1, 3])

@@ -48,7 +48,8 @@ def _side_by_side(tasks: list[Task], place: Place, processes: int, advance: Adva
     pool = ProcessPoolExecutor(processes, get_context("spawn"), _begin, (os.getpid(),))
     try:
         while open_:
-            ready = [task for task in waiting if open_.isdisjoint(task.before)]
+            # No more than run at once: what waits in the pool could no longer be called off.
+            ready = [task for task in waiting if open_.isdisjoint(task.before)][: processes - len(running)]
             waiting = [task for task in waiting if task not in ready]
             running |= {pool.submit(task.run, place): task for task in ready}
             for future in wait(running, return_when=FIRST_COMPLETED).done:
