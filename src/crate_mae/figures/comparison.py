@@ -46,9 +46,11 @@ def comparison(panels: Sequence[Panel], unit: str) -> Figure:
     for ax in axes[len(panels) :]:
         ax.set_axis_off()
     figure.supylabel(unit, fontsize=10)
+    spread = any(point[2] is not None for panel in panels for point in panel.points.values())
+    seeds = ", mean and deviation over seeds" if spread else ""
     handles = [
         Line2D([], [], ls="", marker="o", ms=7, mfc="none", mec=ACCENT, mew=1.6, label="paper"),
-        Line2D([], [], ls="", marker="o", ms=5, color=INK, label="ours, mean and deviation over seeds"),
+        Line2D([], [], ls="", marker="o", ms=5, color=INK, label=f"ours{seeds}"),
     ]
     figure.legend(handles=handles, loc="outside upper right", ncols=2, frameon=False, fontsize=9)
     return figure
