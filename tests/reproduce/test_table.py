@@ -57,3 +57,5 @@ def test_panels_are_the_rows_with_a_number() -> None:
     table = Table("table9", "", "", "", (*TABLE.cells, empty), ())
     assert [panel.title for panel in table.panels()] == ["a", "b | c"]
     assert [panel.title for panel in table.panels(["y"])] == ["a"]
+    turned = {panel.title: list(panel.points) for panel in table.panels(by_column=True)}
+    assert turned == {"x": ["a", "b | c", "d"], "y": ["a"]}

@@ -63,7 +63,7 @@ def make(plan: Plan | Drawing, place: Place, seeds: int) -> Made:
     match plan:
         case Plan():
             table = plan.measured(place, seeds)
-            return Made(table, {plan.name: comparison(table.panels(plan.plotted), table.unit)})
+            return Made(table, {plan.name: comparison(table.panels(plan.plotted, plan.by_column), table.unit)})
         case Drawing():
             return plan.made(place)
 

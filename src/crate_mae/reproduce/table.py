@@ -115,16 +115,18 @@ class Table:
         record = {"name": self.name, "title": self.title, "unit": self.unit, **more, "notes": self.notes}
         return json.dumps(record | {"cells": cells}, indent=1, ensure_ascii=False) + "\n"
 
-    def panels(self, columns: list[str] | None = None) -> list[Panel]:
-        """For the picture: one panel for each row that has a number in these columns."""
-        names = columns or self.columns
-        panels = []
-        for row in self.rows:
-            cells = {name: cell for name in names if (cell := self.at.get((row, name)))}
-            if any(cell.values or cell.paper is not None for cell in cells.values()):
-                points = {name: (cell.paper, cell.mean, cell.std) for name, cell in cells.items()}
-                panels.append(Panel(row, points))
-        return panels
+    def panels(self, columns: list[str] | None = None, by_column: bool = False) -> list[Panel]:
+        """For the picture: one panel for each row that has a number in these columns; or one for each column."""
+        groups: dict[str, dict[str, Cell]] = {}
+        for cell in self.cells:
+            if columns is None or cell.column in columns:
+                panel, point = (cell.column, cell.row) if by_column else (cell.row, cell.column)
+                groups.setdefault(panel, {})[point] = cell
+        return [
+            Panel(title, {name: (cell.paper, cell.mean, cell.std) for name, cell in cells.items()})
+            for title, cells in groups.items()
+            if any(cell.values or cell.paper is not None for cell in cells.values())
+        ]
 
 
 def _number(value: float, digits: int) -> str:

@@ -54,6 +54,8 @@ class Plan:
     paper_digits: int = 1
     plotted: list[str] | None = None
     """The columns of the picture; None for all."""
+    by_column: bool = False
+    """Whether the picture has a panel for each column, not for each row."""
 
     @property
     def tasks(self) -> list[Measurement]:
@@ -144,7 +146,7 @@ def table3(scale: Scale, seeds: int) -> Plan:
         "Fine-tuned whole on the same protocol. From random weights there is no visible form: nothing is masked in "
         "fine-tuning, so both are one model.",
     )
-    return Plan("table3", "model", "per cent of the test images", _by_row(entries), notes)
+    return Plan("table3", "model", "per cent of the test images", _by_row(entries), notes, by_column=True)
 
 
 def table4(scale: Scale, seeds: int) -> Plan:
@@ -164,7 +166,7 @@ def table4(scale: Scale, seeds: int) -> Plan:
         "Mean squared error over the masked patches (75 %), pixels normalised by the set's mean and deviation, images "
         "only resized. Validation is the set's own split that no training saw.",
     )
-    return Plan("table4", "model", "mean squared error", entries, notes, 3, 3)
+    return Plan("table4", "model", "mean squared error", entries, notes, 3, 3, by_column=True)
 
 
 def table5(scale: Scale, seeds: int) -> Plan:
