@@ -80,7 +80,7 @@ SMALL = {
 }
 
 
-SHORT = "--set steps=2 --set evaluation_images=50 --set pictures=2".split()
+SHORT = ["--set", "steps=2", "--set", "evaluation_images=50", "--set", "pictures=2"]
 
 
 def test_every_command_runs_in_its_smallest_form(user: Path) -> None:
