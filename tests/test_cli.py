@@ -114,7 +114,7 @@ def errors(tmp_path: Path, picture: Path, checkpoint: Path) -> dict[str, tuple[l
         "no step": (["convert", source, "--from", "official", "--eta", "0", *out], "eta is 0"),
         "folder as out": (["complete", str(picture), *good[:2], "--out", str(tmp_path)], "Is a directory"),
         "full": (["complete", str(picture), *good[:2], "--out", "/dev/full"], "No space left"),
-        "file as out": (["demo", "--out", str(picture), "--steps", "1"], "exists"),
+        "file as out": (["demo", "--out", str(picture), "--steps", "1"], "is a file"),
         "below a file": (["demo", "--out", str(picture / "x"), "--steps", "1"], "Not a directory"),
         "negative seed": (["demo", "--seed", "-1", "--out", str(tmp_path / "demo")], "--seed"),
         "huge seed": (["complete", str(picture), *good, "--seed", "9" * 30], "--seed"),

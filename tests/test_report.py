@@ -5,6 +5,7 @@ from io import StringIO
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 from rich.console import Console
 
@@ -60,8 +61,11 @@ def test_figures_draw_what_they_are_given(tmp_path: Path) -> None:
     several = figures.completions([image] * 2, [image] * 2, [image] * 2, [0.5, 0.25])
     assert [ax.get_ylabel() for ax in several.axes] == ["masked", "", "completed", "", "original", ""]
     assert [ax.get_xlabel() for ax in several.axes][4:] == ["error 0.500", "error 0.250"]
-    curve = figures.training_curve(np.arange(3.0), np.ones(3), {1: 1.0, 3: 0.5}, ("mean patch", 0.7))
+    curve = figures.training_curve({1: 1.0, 2: 0.9}, {1: 1.0, 3: 0.5}, ("mean patch", 0.7))
     assert "mean patch (0.700)" in [text.get_text() for text in curve.axes[0].get_legend().get_texts()]
+    run = figures.run_curves({10: 2.0, 20: 1.0}, {"validation": {0: 9.0, 20: 1.5}}, {"nearest": {0: 10.0}}, "loss")
+    assert [ax.get_ylabel() for ax in run.axes] == ["loss", "accuracy on validation images, %"]
+    assert run.axes[0].get_ylim()[1] == pytest.approx(2.2)  # the value at the start lies far above
     layers = figures.layer_curves([figures.LayerPanel(label, {"": (np.ones(3), np.zeros(3))}) for label in "ab"])
     assert [ax.get_ylabel() for ax in layers.axes] == ["a", "b"]
     bars = figures.bars({"one": 10.0, "two": 20.0}, "accuracy, %")

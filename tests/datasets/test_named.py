@@ -13,6 +13,7 @@ from PIL import Image
 
 from crate_mae import UserError
 from crate_mae.data.datasets import open_dataset
+from crate_mae.data.digits import split_digits
 from crate_mae.data.named import NAMED
 from crate_mae.data.source import ImageSource
 from crate_mae.vision import torchvision
@@ -191,16 +192,14 @@ def test_imagenet_archives_are_unpacked_only_when_asked(tmp_path: Path, monkeypa
     assert not (tmp_path / "val").exists()
 
 
-def test_digits_are_those_of_the_demo() -> None:
-    from crate_mae.demo import Digits
-
-    demo = Digits.load(seed=0)
+def test_digits_are_scikit_learns() -> None:
+    whole = split_digits(seed=0)
     test = open_dataset("digits", "test")
-    assert labels(test) == demo.test_labels.tolist()
+    assert labels(test) == whole.test_labels.tolist()
     pixels = np.stack([np.asarray(test.read(index)) for index in range(len(test))]) / 255
-    np.testing.assert_allclose(pixels, demo.test[:, 0] * demo.std + demo.mean, atol=0.5 / 255 + 1e-6)
+    np.testing.assert_allclose(pixels, whole.test, atol=0.5 / 255 + 1e-6)
     train, val = open_dataset("digits", "train"), open_dataset("digits", "val")
-    assert len(train) + len(val) == len(demo.train) == 1347
+    assert len(train) + len(val) == len(whole.train) == 1347
     assert 30 < len(val) < 110
     assert test.class_names == tuple("0123456789")
 

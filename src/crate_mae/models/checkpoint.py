@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -58,7 +59,8 @@ def write_checkpoint(
         os.replace(folder / f"{CONFIG}.part", folder / CONFIG)
     except (OSError, SafetensorError) as error:
         for name in (WEIGHTS, CONFIG):
-            (folder / f"{name}.part").unlink(missing_ok=True)
+            with suppress(OSError):
+                (folder / f"{name}.part").unlink()
         raise UserError(f"the checkpoint {folder} could not be written ({error}).") from None
     return folder
 

@@ -1,0 +1,78 @@
+"""The command line: a table from verb to typed function. Nothing heavy is imported before a verb runs."""
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+
+import tyro
+
+from crate_mae.cli.data import data_check, data_pack
+from crate_mae.cli.looking import complete, convert, demo, inspect, models, reproduce, theory
+from crate_mae.cli.measuring import evaluate, predict, probe
+from crate_mae.cli.training import finetune, plan, pretrain
+from crate_mae.errors import UserError
+
+VERBS: dict[str, Callable[..., None]] = {
+    "demo": demo,
+    "models": models,
+    "plan": plan,
+    "pretrain": pretrain,
+    "probe": probe,
+    "finetune": finetune,
+    "evaluate": evaluate,
+    "predict": predict,
+    "inspect": inspect,
+    "complete": complete,
+    "convert": convert,
+    "theory": theory,
+    "reproduce": reproduce,
+    "data pack": data_pack,
+    "data check": data_check,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a verb; bad input prints one sentence and exits with code 2."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words == ["--version"]:
+        from crate_mae import __version__
+
+        print(f"crate-mae {__version__}")
+        return
+    about = "Masked completion of images with white-box transformers."
+    try:
+        words = _check_verb(words)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("always", category=UserWarning)
+            warnings.showwarning = lambda message, *_, **__: print(f"crate-mae: note: {message}", file=sys.stderr)
+            tyro.extras.subcommand_cli_from_dict(VERBS, prog="crate-mae", description=about, args=words)
+    except UserError as error:
+        print(f"crate-mae: error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)  # as a shell has it for SIGPIPE
+    except OSError as error:
+        print(f"crate-mae: error: {error.filename}: {error.strerror}; choose another place.", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("crate-mae: stopped.", file=sys.stderr)
+        sys.exit(130)
+
+
+def _check_verb(words: list[str]) -> list[str]:
+    """The words, with a verb of two words as one; a verb that does not exist is an error that suggests one."""
+    if not words or words[0].startswith("-") or words[0] in VERBS:
+        return words
+    verb, length = words[0], 1
+    if any(known.startswith(f"{verb} ") for known in VERBS):
+        if words[1:2] in (["--help"], ["-h"]):
+            return ["--help"]
+        verb, length = " ".join(words[:2]), 2
+    if verb not in VERBS:
+        near = get_close_matches(verb, VERBS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(VERBS)}."
+        raise UserError(f"there is no command {verb}; {hint}")
+    return [verb, *words[length:]]
