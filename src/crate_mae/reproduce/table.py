@@ -93,7 +93,7 @@ class Table:
         return printed
 
     def markdown(self) -> str:
-        lines = [f"## {self.title}", "", f"In {self.unit}." if self.unit else "", ""]
+        lines = [f"## {self.title}", "", *([f"In {self.unit}.", ""] if self.unit else [])]
         lines += [_line([self.heading, *self.columns]), _line(["---"] * (1 + len(self.columns)))]
         for row in self.rows:
             lines.append(_line([row, *("; ".join(self.words(self.at.get((row, name)))) for name in self.columns)]))
