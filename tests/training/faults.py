@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from crate_mae.models.image_model import ImageModel
-from crate_mae.training import checkpoint, loop, pretrain
+from crate_mae.training import checkpoint, loop
 from crate_mae.training.loop import take_step
 from crate_mae.training.objectives import Completing
 from crate_mae.training.run import Run
@@ -71,7 +71,7 @@ def no_room_for_best() -> None:
 
 
 def no_room_for_pictures() -> None:
-    _at_call(pretrain.Completions, "__call__", 2, _no_file_above(1000))
+    _at_call(Run, "draw", 2, _no_file_above(1000))
 
 
 def no_room_for_metrics() -> None:

@@ -49,17 +49,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
             warnings.showwarning = lambda message, *_, **__: print(f"crate-mae: note: {message}", file=sys.stderr)
             tyro.extras.subcommand_cli_from_dict(VERBS, prog="crate-mae", description=about, args=words)
     except UserError as error:
-        print(f"crate-mae: error: {error}", file=sys.stderr)
-        sys.exit(2)
+        _end(f"crate-mae: error: {error}", 2)
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)  # as a shell has it for SIGPIPE
     except OSError as error:
-        print(f"crate-mae: error: {error.filename}: {error.strerror}; choose another place.", file=sys.stderr)
-        sys.exit(2)
+        _end(f"crate-mae: error: {error.filename}: {error.strerror}; choose another place.", 2)
     except KeyboardInterrupt:
-        print("crate-mae: stopped.", file=sys.stderr)
-        sys.exit(130)
+        _end("crate-mae: stopped.", 130)
+
+
+def _end(words: str, code: int) -> None:
+    """Last words and the exit code; one of torchrun's processes goes at once, since to tidy up may wait for others."""
+    print(words, file=sys.stderr)
+    if "WORLD_SIZE" in os.environ:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _check_verb(words: list[str]) -> list[str]:
