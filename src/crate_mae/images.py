@@ -55,6 +55,8 @@ def _upright(image: Image.Image) -> Image.Image:
 
 def in_mode(image: Image.Image, mode: str) -> Image.Image:
     """The picture in mode L, RGB or RGBA, on white where it was transparent and L and RGB are not."""
+    if image.mode == mode and not image.info:  # nothing in it can make a colour transparent
+        return image
     if image.mode.startswith(("I", "F")):
         image = _eight_bits(image)
     try:

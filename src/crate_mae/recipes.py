@@ -94,14 +94,14 @@ def digits() -> PretrainConfig:
     """A small CRATE-MAE on scikit-learn's 8 x 8 digits, which need no download.
 
     Command: crate-mae pretrain --recipe digits --out runs/digits
-    Hardware: 2 CPU cores. Time: about a minute. Result: TO BE MEASURED.
+    Hardware: 2 CPU cores. Time: 81 s. Result: validation error 0.319; linear probe of the mean of patches 97.1 %.
     """
     return PretrainConfig(
         recipe="digits",
         model="crate_mae_tiny",
         model_settings=DIGITS_SHAPE,
         data="digits",
-        steps=2500,
+        steps=1500,
         batch=64,
         learning_rate=1e-3,
         weight_decay=0.05,
@@ -119,7 +119,8 @@ def cifar10_cpu() -> PretrainConfig:
     """A CRATE-MAE for 32 x 32 pictures on CIFAR-10.
 
     Command: crate-mae pretrain --recipe cifar10_cpu --data-root DIR --out runs/cifar10
-    Hardware: 2 CPU cores. Time and result: TO BE MEASURED.
+    Hardware: 2 CPU cores. Time: an hour or so. Result: not measured whole; 2,500 of its steps took 52 minutes on one core
+    and gave a validation error of 0.466 and a linear probe of 50.0 % at the first layer (docs/training.md).
     """
     return PretrainConfig(
         recipe="cifar10_cpu",
@@ -143,7 +144,7 @@ def imagenette_cpu() -> PretrainConfig:
     """A CRATE-MAE for 96 x 96 pictures on Imagenette, ten classes of ImageNet.
 
     Command: crate-mae pretrain --recipe imagenette_cpu --data-root DIR --out runs/imagenette
-    Hardware: 2 CPU cores. Time and result: TO BE MEASURED.
+    Hardware: 2 CPU cores. Time: two hours or so. Result: not measured.
     """
     return PretrainConfig(
         recipe="imagenette_cpu",
@@ -225,7 +226,7 @@ def finetune_digits() -> FinetuneConfig:
     """Fine-tuning of the ``digits`` recipe's model.
 
     Command: crate-mae finetune --recipe finetune_digits --checkpoint runs/digits --out runs/digits-tuned
-    Hardware: 2 CPU cores. Time and result: TO BE MEASURED.
+    Hardware: 2 CPU cores. Time: 21 s. Result: 92.4 % of the test digits; from random weights 95.3 % (docs/log.md).
     """
     return FinetuneConfig(
         recipe="finetune_digits",
@@ -251,7 +252,7 @@ def finetune_cpu() -> FinetuneConfig:
     """Fine-tuning of a model that the CPU recipes pretrained, at its own size; CIFAR-10 unless --data says otherwise.
 
     Command: crate-mae finetune --recipe finetune_cpu --checkpoint runs/cifar10 --data-root DIR --out runs/cifar10-tuned
-    Hardware: 2 CPU cores. Time and result: TO BE MEASURED.
+    Hardware: 2 CPU cores. Time and result: not measured.
     """
     return FinetuneConfig(
         recipe="finetune_cpu",

@@ -10,7 +10,7 @@ from crate_mae.device import Device, pick_device
 from crate_mae.errors import UserError
 
 
-def demo(out: Path = Path("runs/demo"), steps: int = 2500, seed: int = 0, device: Device = "auto") -> None:
+def demo(out: Path = Path("runs/demo"), steps: int = 1500, seed: int = 0, device: Device = "auto") -> None:
     """Pretrain a small CRATE-MAE on scikit-learn's digits and write a report: no download, a minute or two.
 
     Args:

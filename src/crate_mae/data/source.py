@@ -56,7 +56,9 @@ class ImageSource(ABC):
             stored = self.stored(index)
         except OSError as error:
             raise UserError(f"{name} can't be read ({error.strerror}).") from None
-        return images.read(stored if isinstance(stored, Image.Image) else BytesIO(stored), name, before)
+        if isinstance(stored, Image.Image):  # decoded and upright already
+            return stored
+        return images.read(BytesIO(stored), name, before)
 
 
 class Pictures(ImageSource):

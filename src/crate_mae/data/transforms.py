@@ -104,7 +104,8 @@ class Augmentation(Transform):
 
         image = images.in_mode(source.read(index, decode_no_larger_than_needed), images.MODES[self.channels])
         box = crop_box(image.size, self.crop_area, crop)
-        image = image.resize((width, height), Image.Resampling.BILINEAR, box=box)
+        if image.size != (width, height) or box != (0, 0, width, height):
+            image = image.resize((width, height), Image.Resampling.BILINEAR, box=box)
         if self.flip and flip:
             image = image.transpose(FLIP)
         if self.randaugment is not None:
