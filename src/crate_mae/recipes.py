@@ -119,8 +119,8 @@ def cifar10_cpu() -> PretrainConfig:
     """A CRATE-MAE for 32 x 32 pictures on CIFAR-10.
 
     Command: crate-mae pretrain --recipe cifar10_cpu --data-root DIR --out runs/cifar10
-    Hardware: 2 CPU cores. Time: an hour or so. Result: not measured whole; 2,500 of its steps took 52 minutes on one core
-    and gave a validation error of 0.466 and a linear probe of 50.0 % at the first layer (docs/training.md).
+    Hardware: 2 CPU cores. Time: an hour or so. Result: not measured whole; 2,500 of its steps took 52 minutes on one
+    core and gave a validation error of 0.466 and a linear probe of 50.0 % at the first layer (docs/training.md).
     """
     return PretrainConfig(
         recipe="cifar10_cpu",
