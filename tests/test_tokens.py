@@ -14,6 +14,7 @@ from crate_mae.tokens import (
     sine_cosine_table,
     unpatchify,
 )
+from tests.conftest import small_model
 
 CPU = torch.device("cpu")
 
@@ -122,3 +123,11 @@ def test_interpolation_keeps_a_table_of_the_same_grid_and_smooth_ones_nearly() -
     finer = interpolate_table(rows, (8, 8), (16, 4)).reshape(16, 4)
     assert (finer.diff(dim=0) > 0).all()  # a slope stays one
     torch.testing.assert_close(finer[:, 0], finer[:, 3])
+
+
+@pytest.mark.parametrize("masked", [(9, 9), (9, 5)], ids=["equal counts", "unequal"])
+def test_a_mask_from_the_cpu_is_counted_there(masked: tuple[int, int]) -> None:
+    # Nothing can be read back from the meta device: a pass that would wait for its device fails on it.
+    model = small_model("crate_mae_tiny_visible").to("meta")
+    mask = torch.arange(12).expand(2, -1) < torch.tensor(masked)[:, None]
+    assert model(torch.empty(2, 3, 12, 24, device="meta"), mask).prediction.shape == (2, 12, 72)

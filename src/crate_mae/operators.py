@@ -172,7 +172,26 @@ def fold(dictionary: Float[Tensor, "d d"], eta: float) -> Float[Tensor, "d d"]:
     """P^T = eta (D - D^T D), where P = eta D^T (I - D) is what ISTA adds to the identity; made in full precision."""
     device = dictionary.device.type
     with torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext():
-        return torch.addmm(dictionary, dictionary.mT, dictionary, beta=eta, alpha=-eta)
+        return eta * (dictionary - _Gram.apply(dictionary))
+
+
+class _Gram(torch.autograd.Function):
+    """D^T D, with its gradient D (G + G^T) in one product; autograd takes two, D G and D G^T."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(dictionary: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
+        return dictionary.mT @ dictionary
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
+        (dictionary,) = ctx.saved_tensors
+        return dictionary @ (gradient + gradient.mT)
 
 
 def ista_folded(

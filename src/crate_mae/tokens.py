@@ -69,6 +69,8 @@ class Mask:
 
     masked: Bool[Tensor, "b n"]
     """True where a patch is masked."""
+    given: Bool[Tensor, "b n"]
+    """The same on the device that it came from. A mask from the CPU is counted there: a GPU need not wait for it."""
 
     @staticmethod
     def of(mask: object, batch: int, num_patches: int, device: torch.device) -> "Mask":
@@ -83,19 +85,24 @@ class Mask:
             )
         if not torch.compiler.is_compiling() and mask.all(-1).any():
             raise UserError("the mask leaves nothing visible in an image; keep at least one patch.")
-        return Mask(mask.expand(batch, num_patches).to(device))
+        mask = mask.expand(batch, num_patches)
+        return Mask(mask.to(device, non_blocking=True), mask)
 
     @cached_property
     def index(self) -> Int[Tensor, "b v"]:
         """The visible patches of each image in patch order; images with fewer of them than others are padded."""
-        longest = int((~self.masked).sum(-1).max())
-        return self.masked.long().argsort(dim=-1, stable=True)[:, :longest]
+        return self._order.to(self.masked.device, non_blocking=True)
 
     @cached_property
     def present(self) -> Bool[Tensor, "b v"] | None:
         """False where ``index`` is padding; None where nothing is."""
-        there = ~self.masked.gather(1, self.index)
-        return None if there.all() else there
+        there = ~self.given.gather(1, self._order)
+        return None if there.all() else there.to(self.masked.device, non_blocking=True)
+
+    @cached_property
+    def _order(self) -> Int[Tensor, "b v"]:
+        longest = int((~self.given).sum(-1).max())
+        return self.given.long().argsort(dim=-1, stable=True)[:, :longest]
 
     def take(self, patches: Float[Tensor, "b n c"]) -> Float[Tensor, "b v c"]:
         """The visible ones, in patch order."""

@@ -80,6 +80,9 @@ def test_drop_path_is_the_same_when_computed_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore:.torch.jit.script_method. is deprecated:DeprecationWarning"
+)  # inductor's own import
 def test_compiled_it_learns_the_same(tmp_path: Path) -> None:
     for compiled in ("false", "true"):
         main(words(tmp_path / compiled, steps=4, log_every=1, compile=compiled))

@@ -21,24 +21,24 @@ class Products:
     """Multiply-adds in the matrix products of a forward pass, by what the backward pass makes of them."""
 
     linear: int = 0
-    """y = x W. Back: one product for the gradient of x, one for that of W. The folding of ISTA is of this kind too."""
-    first: int = 0
-    """The embedding. Back: one product, since nothing before it learns."""
+    """y = x W. Back: one product for the gradient of x, one for that of W."""
+    one_back: int = 0
+    """Back: one product. The embedding, before which nothing learns, and ISTA's D^T D, whose factors are one matrix."""
     attention: int = 0
     """softmax(Q K^T) V, two products. Back: five, the first of which makes Q K^T again, as it was never stored."""
 
     def __add__(self, other: "Products") -> "Products":
-        return Products(self.linear + other.linear, self.first + other.first, self.attention + other.attention)
+        return Products(self.linear + other.linear, self.one_back + other.one_back, self.attention + other.attention)
 
     @property
     def forward_flops(self) -> int:
         """A multiply-add is two operations."""
-        return 2 * (self.linear + self.first + self.attention)
+        return 2 * (self.linear + self.one_back + self.attention)
 
     @property
     def backward_flops(self) -> int:
-        """Twice the forward pass, but for ``first`` and ``attention``."""
-        return 2 * (2 * self.linear + self.first) + 5 * self.attention
+        """Twice the forward pass, but for ``one_back`` and ``attention``."""
+        return 2 * (2 * self.linear + self.one_back) + 5 * self.attention
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Layers:
         """Of all layers."""
         folding = self.dim**3 if self.folds else 0
         mixing = 2 * self.images * self.tokens**2 * self.dim
-        return Products(linear=self.count * (self.rows * self.maps + folding), attention=self.count * mixing)
+        return Products(self.count * self.rows * self.maps, self.count * folding, self.count * mixing)
 
     def stream_word(self, precision: Precision, on_gpu: bool) -> int:
         """Bytes of a number in what enters a layer's norms, as it is kept.
@@ -190,7 +190,7 @@ class Pass:
     def products(self) -> Products:
         """Of the whole forward pass."""
         c, images = self.config, self.images
-        total = sum((stack.products() for stack in self.stacks), Products(first=self._embedded * c.dim))
+        total = sum((stack.products() for stack in self.stacks), Products(one_back=self._embedded * c.dim))
         if self.maps_between:
             total += Products(linear=self.encoder.rows * c.dim * c.decoder_dim)
         if self.classes is not None:

@@ -20,6 +20,7 @@ from crate_mae.data.loader import Samples, evaluation_batches
 from crate_mae.data.source import ImageSource, fingerprint
 from crate_mae.data.transforms import Evaluation, Transform
 from crate_mae.errors import UserError
+from crate_mae.memory import freed_memory_kept
 from crate_mae.models.image_model import ImageModel
 from crate_mae.models.stack import Tokens
 from crate_mae.progress import progress
@@ -108,7 +109,8 @@ def extract(
     samples = Samples(source, transform, num_patches=2)  # the masks that come along are not used
     batches = evaluation_batches(samples, reader.batch, workers=reader.workers)
     first = next(batches)  # the processes start before the progress bar's thread does
-    with progress(label, -(-len(source) // reader.batch), reader.console) as advance, torch.inference_mode():
+    total = -(-len(source) // reader.batch)
+    with freed_memory_kept(), progress(label, total, reader.console) as advance, torch.inference_mode():
         for batch in chain([first], batches):
             for key, features in describe(batch.images).items():
                 values.setdefault(key, []).append(features.float().cpu().numpy())

@@ -14,6 +14,7 @@ from crate_mae.data.loader import Samples
 from crate_mae.data.source import ImageSource
 from crate_mae.data.transforms import Augmentation
 from crate_mae.device import Device
+from crate_mae.memory import freed_memory_kept
 from crate_mae.models.config import ModelConfig
 from crate_mae.training.config import Config, RunConfig
 from crate_mae.training.distributed import Processes, joined
@@ -50,7 +51,8 @@ def launch(
                 run.begin(config, job.objective.model.config, training)
             processes.wait()
             _say(console, heading(job, processes))
-            outcome = train(job, run, processes, console, tensorboard)
+            with freed_memory_kept():
+                outcome = train(job, run, processes, console, tensorboard)
             if processes.is_main:
                 draw_curves(run, job)
         again = shlex.join(command(run, config.task, processes, device, tensorboard))

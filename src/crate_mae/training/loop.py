@@ -163,14 +163,16 @@ def take_step(
     loss = torch.zeros((), device=device, dtype=dtype)
     for number, part in enumerate(parts, start=1):
         images = part.images.to(device, dtype, non_blocking=True)
-        labels, masks = (tensor.to(device, non_blocking=True) for tensor in (part.labels, part.masks))
+        labels = part.labels.to(device, non_blocking=True)
         with part_of_a_step(joined, last=number == len(parts)):
             with torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):
-                share = joined(images, labels, masks) / len(parts)
+                share = joined(images, labels, part.masks) / len(parts)
             share.backward()
         loss += share.detach()
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
-    norm = nn.utils.clip_grad_norm_(parameters, math.inf if config.clip is None else config.clip)
+    norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+    if config.clip is not None:
+        nn.utils.clip_grads_with_norm_(parameters, config.clip, norm)
     optimiser.step()
     optimiser.zero_grad()
     return loss, norm.full_tensor() if isinstance(norm, torch.distributed.tensor.DTensor) else norm
