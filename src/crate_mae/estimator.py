@@ -1,7 +1,7 @@
 """A model's features as a step of a scikit-learn pipeline."""
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from jaxtyping import Float
 from PIL import Image
 from rich.console import Console
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from crate_mae.device import Device, pick_device
 from crate_mae.errors import UserError
@@ -60,6 +60,8 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             raise UserError(f"pool is {self.pool!r}; choose from 'cls', 'mean'.")
         if not isinstance(self.batch_size, int) or self.batch_size < 1:
             raise UserError(f"batch_size is {self.batch_size!r}; choose a whole number from 1 up.")
+        if self.device not in get_args(Device):
+            raise UserError(f"device is {self.device!r}; choose from {', '.join(map(repr, get_args(Device)))}.")
         model = ImageModel.from_pretrained(self.checkpoint)
         depth = model.config.depth
         if not isinstance(self.layer, int) or not -depth - 1 <= self.layer <= depth:
@@ -103,7 +105,8 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """One picture for each image of ``X``, checked; ``reset`` remembers the columns of a table of pixels."""
         if (listed := _listed(X)) is not None:
             return listed
-        array = validate_data(self, X, reset=reset, allow_nd=True, dtype=None)
+        is_table = np.asarray(X).ndim == 2  # the columns of one are features by scikit-learn's count, the rows of an image none
+        array = validate_data(self, X, reset=reset, dtype=None) if is_table else check_array(X, allow_nd=True, dtype=None)
         return [Image.fromarray(each) for each in _eight_bits(_in_places(array, config))]
 
 
@@ -122,9 +125,8 @@ def _listed(X: Any) -> list[Picture] | None:
 
 def _has_words(X: Any) -> bool:
     """Whether ``X`` is an array, or a column of a table, of paths or pictures: one for each image."""
-    shape = getattr(X, "shape", ())
-    column = len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)
-    return column and not hasattr(X, "tocsr") and np.asarray(X).dtype.kind in "OUT"
+    array = np.asarray(X)
+    return array.dtype.kind in "OUT" and array.ndim > 0 and array.size == len(array)
 
 
 def _in_places(array: np.ndarray, config: ModelConfig) -> np.ndarray:

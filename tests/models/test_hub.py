@@ -1,0 +1,251 @@
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from huggingface_hub import ModelCard, constants
+from huggingface_hub.utils import disable_progress_bars
+
+import crate_mae
+from crate_mae import Classifier, ImageEncoder, ImageModel, MaskedAutoencoder, UserError
+from crate_mae.cli import main
+from crate_mae.models.record import read_record, run_of
+from tests.conftest import small_model
+from tests.models.fake_hub import TOKEN, FakeHub, fake_hub
+from tests.training.runs import words
+
+
+def autoencoder() -> MaskedAutoencoder:
+    return small_model("crate_mae_tiny", norm_pix_loss=True)
+
+
+KINDS: dict[str, Callable[[], ImageModel]] = {
+    "autoencoder": autoencoder,
+    "encoder": lambda: ImageEncoder(small_model("vit_mae_base").config),
+    "classifier": lambda: Classifier.on(autoencoder(), ["cat", "dog", "hen"]),
+}
+
+
+def same(model: ImageModel, other: ImageModel) -> bool:
+    own, others = model.state_dict(), other.state_dict()
+    return (
+        type(model) is type(other)
+        and model.config == other.config
+        and model.extras() == other.extras()
+        and own.keys() == others.keys()
+        and all(torch.equal(own[name], others[name]) for name in own)
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_folder_is_that_of_save_and_a_card(kind: str, tmp_path: Path) -> None:
+    model = KINDS[kind]()
+    saved = model.save(tmp_path / "saved")
+    assert model.save_pretrained(tmp_path / "pretrained") is None
+    files = {file.name: file.read_bytes() for file in (tmp_path / "pretrained").iterdir()}
+    card = files.pop("README.md").decode()
+    assert files == {file.name: file.read_bytes() for file in saved.iterdir()}
+
+    metadata = ModelCard(card).data.to_dict()
+    task = "image-classification" if kind == "classifier" else "image-feature-extraction"
+    assert (metadata["library_name"], metadata["license"], metadata["pipeline_tag"]) == ("crate-mae", "mit", task)
+    assert {kind, "crate-mae", model.config.family} <= set(metadata["tags"])
+    assert "datasets" not in metadata
+    for part in ("Recipe", "Data", "Numbers"):
+        assert f"## {part}\n\nNot known" in card
+
+    for folder in ("saved", "pretrained"):
+        assert same(crate_mae.load(tmp_path / folder), model)
+        taken = ImageModel.from_pretrained(tmp_path / folder)
+        assert same(taken, model)
+        assert not taken.training
+        assert same(type(model).from_pretrained(str(tmp_path / folder)), model)
+
+
+def test_a_kind_takes_its_own_kind_alone(tmp_path: Path) -> None:
+    autoencoder().save(tmp_path)
+    with pytest.raises(UserError, match="kind autoencoder; ImageModel"):
+        Classifier.from_pretrained(tmp_path)
+    assert MaskedAutoencoder.from_pretrained(tmp_path, image_size=(24, 24)).config.image_size == (24, 24)
+
+
+def test_the_card_s_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    small_model("crate_mae_tiny").to_image(torch.rand(3, 12, 24)).save("photo.jpg")
+    for kind, make in KINDS.items():
+        make().save_pretrained(tmp_path / "owner" / kind, model_card_kwargs={"repo_id": f"owner/{kind}"})
+        text = (tmp_path / "owner" / kind / "README.md").read_text()
+        code = text.split("```python\n")[1].split("```")[0]
+        names: dict = {}
+        exec(compile(code, "README.md", "exec"), names)
+        if kind != "classifier":
+            assert names["features"].shape == (1, 16)
+
+
+def test_a_card_that_is_there_stays(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("my own words")
+    autoencoder().save_pretrained(tmp_path)
+    assert (tmp_path / "README.md").read_text() == "my own words"
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="is a file"):
+        autoencoder().save_pretrained(tmp_path / "file")
+
+
+# --- what a run folder says ---
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short pretraining, and a fine-tuning of what came of it."""
+    folder = tmp_path_factory.mktemp("runs")
+    short = {"steps": 6, "evaluate_every": 2, "checkpoint_every": 6, "learning_rate": 0.01}
+    main(words(folder / "run", **short))
+    main(words(folder / "tuned", "--checkpoint", str(folder / "run"), task="finetune", **short))
+    return folder
+
+
+@pytest.mark.parametrize(("name", "chosen_by"), [("run", "val_loss"), ("tuned", "val_accuracy")])
+def test_the_record_is_that_of_the_best_checkpoint(runs: Path, name: str, chosen_by: str) -> None:
+    run = runs / name
+    record = read_record(run)
+    state = json.loads(next((run / "checkpoints").glob("step-*/state.json")).read_text())
+    assert record.numbers[chosen_by] == state["best"]
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    (at_best,) = [line for line in lines if line["step"] == record.step and chosen_by in line]
+    assert record.numbers == {key: value for key, value in at_best.items() if key != "step"}
+
+
+def test_the_card_says_what_the_run_folder_says(runs: Path) -> None:
+    run = runs / "run"
+    record = read_record(run)
+    card = ImageModel.from_pretrained(run).generate_model_card(run=run, license="cc-by-4.0")
+    assert card.data.license == "cc-by-4.0"
+    for line in [
+        "| recipe | digits |",
+        "| learning_rate | 0.01 |",
+        "| mask_ratio | 0.75 |",
+        "| model.dim | 24 |",
+        f"| step of this checkpoint | {record.step}, chosen by val_loss |",
+        f"| val_loss | {record.numbers['val_loss']:.4g} | mean squared error",
+        f"handwritten digits, 8 x 8 pixels; {record.images:,} training images.",
+    ]:
+        assert line in card.text, line
+    assert "Not known" not in card.text
+    assert str(runs) not in str(card)
+
+    tuned = ImageModel.from_pretrained(runs / "tuned").generate_model_card(run=runs / "tuned")
+    assert tuned.data.metrics == ["accuracy"]
+    assert "| started from | another checkpoint, which is not on record here: its weights |" in tuned.text
+    assert "| model |  |" in tuned.text  # what it is
+    assert "| model | crate_mae_tiny |" not in tuned.text  # a setting that a fine-tuning from a checkpoint does not read
+    assert str(runs) not in str(tuned)
+
+
+def test_a_run_s_numbers_go_with_its_own_weights_alone(runs: Path, tmp_path: Path) -> None:
+    model = crate_mae.load(runs / "run")
+    with torch.no_grad():
+        model.embedding.class_token += 1
+    with pytest.raises(UserError, match="not the best checkpoint of"):
+        model.save_pretrained(tmp_path / "changed", model_card_kwargs={"run": runs / "run"})
+    assert not (tmp_path / "changed").exists()
+    with pytest.raises(UserError, match="no run folder"):
+        model.generate_model_card(run=tmp_path)
+
+
+def test_a_record_with_gaps_says_so(runs: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    model = ImageModel.from_pretrained(runs / "run")
+    model.save(run / "checkpoints" / "best")
+    stored = json.loads((runs / "run" / "config.json").read_text())
+    stored["commit"] = None
+    stored["settings"]["data"] = "/home/someone/photos"
+    (run / "config.json").write_text(json.dumps(stored))
+    card = str(model.generate_model_card(run=run))
+    assert "## Numbers\n\nNot known: no evaluation is on record." in card
+    assert "| code | not on record |" in card
+    assert "| ran on | not on record |" in card
+    assert "| step of this checkpoint | not on record" in card
+    assert "publisher's own" in card
+    assert "someone" not in card
+
+
+def test_a_checkpoint_s_run_is_found(runs: Path, tmp_path: Path) -> None:
+    run = (runs / "run").resolve()
+    assert run_of(run) == run_of(run / "checkpoints" / "best") == run
+    assert run_of(next((run / "checkpoints").glob("step-*"))) is None
+    assert run_of(autoencoder().save(tmp_path / "a" / "checkpoints" / "best")) is None
+    assert run_of(tmp_path / "a") is None
+
+
+# --- the Hub ---
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeHub]:
+    disable_progress_bars()
+    with fake_hub() as served:
+        monkeypatch.setattr(constants, "ENDPOINT", served.address)
+        monkeypatch.setattr(
+            constants, "HUGGINGFACE_CO_URL_TEMPLATE", served.address + "/{repo_id}/resolve/{revision}/{filename}"
+        )
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no_token"))
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        yield served
+
+
+def test_what_is_pushed_comes_back(
+    hub: FakeHub, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = KINDS["classifier"]()
+    assert model.push_to_hub("me/birds", private=True).startswith(f"{hub.address}/me/birds/commit/")
+    model.save_pretrained(tmp_path / "model", model_card_kwargs={"repo_id": "me/birds"})
+    assert hub.repos["me/birds"] == {file.name: file.read_bytes() for file in (tmp_path / "model").iterdir()}
+    assert hub.private == {"me/birds": True}
+    assert same(ImageModel.from_pretrained("me/birds"), model)
+
+    main(["push", str(runs / "run"), "me/digits", "--license", "cc0-1.0"])
+    assert "Pushed http" in capsys.readouterr().out
+    card = ModelCard(hub.repos["me/digits"]["README.md"].decode())
+    assert card.data.license == "cc0-1.0"
+    assert "| recipe | digits |" in card.text
+    assert 'from_pretrained("me/digits")' in card.text
+
+
+def test_what_the_hub_does_not_give_gets_one_sentence(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match=r"no folder no/such, and the Hugging Face Hub gave no model") as caught:
+        ImageModel.from_pretrained("no/such")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match="no folder a/b/c"):
+        ImageModel.from_pretrained("a/b/c")
+    monkeypatch.setenv("HF_TOKEN", "another")
+    with pytest.raises(UserError, match="me/birds could not be pushed") as caught:
+        autoencoder().push_to_hub("me/birds")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match="not the best|no run folder"):
+        autoencoder().push_to_hub("me/birds", model_card_kwargs={"run": "nowhere"})
+
+
+def test_without_a_network_there_is_one_sentence(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # where nobody listens
+    with pytest.raises(UserError, match="no folder me/birds") as caught:
+        ImageModel.from_pretrained("me/birds")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match="could not be pushed"):
+        autoencoder().push_to_hub("me/birds")
+
+
+def test_a_model_costs_little_more_to_import_than_torch() -> None:
+    script = """
+import time, torch
+start = time.process_time()
+import crate_mae
+quick = time.process_time() - start
+from crate_mae import ImageModel
+whole = time.process_time() - start
+assert quick < 0.1 and whole < 1.0, (quick, whole)  # 0.0 and 0.3 where nothing else runs
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
