@@ -105,8 +105,12 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """One picture for each image of ``X``, checked; ``reset`` remembers the columns of a table of pixels."""
         if (listed := _listed(X)) is not None:
             return listed
-        is_table = np.asarray(X).ndim == 2  # the columns of one are features by scikit-learn's count, the rows of an image none
-        array = validate_data(self, X, reset=reset, dtype=None) if is_table else check_array(X, allow_nd=True, dtype=None)
+        is_table = (
+            np.asarray(X).ndim == 2
+        )  # the columns of one are features by scikit-learn's count, the rows of an image none
+        array = (
+            validate_data(self, X, reset=reset, dtype=None) if is_table else check_array(X, allow_nd=True, dtype=None)
+        )
         return [Image.fromarray(each) for each in _eight_bits(_in_places(array, config))]
 
 

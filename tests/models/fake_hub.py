@@ -60,11 +60,14 @@ class _Handler(BaseHTTPRequestHandler):
             asked = json.loads(content)
             name = "/".join(filter(None, [asked.get("organization"), asked["name"]]))
             self.server.repos.setdefault(name, {})
-            self.server.private[name] = bool(asked.get("private"))
+            self.server.private[name] = asked.get("private") or asked.get("visibility") == "private"  # by its version
             return self.answer(200, {"url": f"{self.server.address}/{name}"})
         repo = "/".join(self.path.split("/")[3:5])
         if "/preupload/" in self.path:
-            files = [{"path": each["path"], "uploadMode": "regular", "shouldIgnore": False} for each in json.loads(content)["files"]]
+            files = [
+                {"path": each["path"], "uploadMode": "regular", "shouldIgnore": False}
+                for each in json.loads(content)["files"]
+            ]
             return self.answer(200, {"files": files})
         if "/commit/" in self.path:
             for line in map(json.loads, content.splitlines()):

@@ -102,6 +102,7 @@ class HubModel(PyTorchModelHubMixin, ABC):
         ``options`` are the mixin's: ``private``, ``token``, ``branch``, ``commit_message``, ``create_pr`` and so on.
         """
         card = {"repo_id": repo_id} | (model_card_kwargs or {})
+        self.generate_model_card(**card)  # one that can't be written must not leave an empty repository behind
         with _in_one_sentence(f"{repo_id} could not be pushed to the Hub; check the name, the network and the token"):
             return super().push_to_hub(repo_id, model_card_kwargs=card, **options)
 
