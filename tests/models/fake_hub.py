@@ -7,7 +7,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
+
+import pytest
+from huggingface_hub import constants
+from huggingface_hub.utils import disable_progress_bars
 
 TOKEN = "hf_token_of_the_test"
 COMMIT = "c" * 40
@@ -34,6 +39,20 @@ def fake_hub() -> Iterator[FakeHub]:
         yield hub
         hub.shutdown()
         thread.join()
+
+
+@contextmanager
+def as_the_hub(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Iterator[FakeHub]:
+    """One that huggingface_hub takes for the real one, with a token and a cache of its own."""
+    with fake_hub() as hub:
+        template = hub.address + "/{repo_id}/resolve/{revision}/{filename}"
+        names = {"ENDPOINT": hub.address, "HUGGINGFACE_CO_URL_TEMPLATE": template}
+        names |= {"HF_HUB_CACHE": str(cache), "HF_TOKEN_PATH": str(cache / "no_token")}
+        for name, value in names.items():
+            monkeypatch.setattr(constants, name, value)
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        disable_progress_bars()
+        yield hub
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -2,20 +2,24 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from huggingface_hub import ModelCard, constants
-from huggingface_hub.utils import disable_progress_bars
 
 import crate_mae
-from crate_mae import Classifier, ImageEncoder, ImageModel, MaskedAutoencoder, UserError
+from crate_mae import Classifier, ImageEncoder, ImageModel, MaskedAutoencoder, UserError, recipes
 from crate_mae.cli import main
-from crate_mae.models.record import read_record, run_of
+from crate_mae.data.datasets import open_dataset
+from crate_mae.models.record import BEST_BY, read_record, run_of
+from crate_mae.training.distributed import Processes
+from crate_mae.training.finetune import finetuning
+from crate_mae.training.pretrain import pretraining
 from tests.conftest import small_model
-from tests.models.fake_hub import TOKEN, FakeHub, fake_hub
-from tests.training.runs import words
+from tests.models.fake_hub import FakeHub, as_the_hub
+from tests.models.recorded import FINETUNED, PRETRAINED, recorded
 
 
 def autoencoder() -> MaskedAutoencoder:
@@ -97,40 +101,42 @@ def test_a_card_that_is_there_stays(tmp_path: Path) -> None:
 # --- what a run folder says ---
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A short pretraining, and a fine-tuning of what came of it."""
-    folder = tmp_path_factory.mktemp("runs")
-    short = {"steps": 4, "evaluate_every": 2, "checkpoint_every": 4, "learning_rate": 0.01}
-    main(words(folder / "run", **short))
-    main(words(folder / "tuned", "--checkpoint", str(folder / "run"), task="finetune", **short))
-    return folder
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """A pretraining, and a fine-tuning of what came of it."""
+    recorded(tmp_path / "run", small_model("crate_mae_tiny"), learning_rate=0.01)
+    recorded(tmp_path / "tuned", KINDS["classifier"](), checkpoint=str(tmp_path / "run"))
+    return tmp_path
 
 
-@pytest.mark.parametrize(("name", "chosen_by"), [("run", "val_loss"), ("tuned", "val_accuracy")])
-def test_the_record_is_that_of_the_best_checkpoint(runs: Path, name: str, chosen_by: str) -> None:
-    run = runs / name
-    record = read_record(run)
-    state = json.loads(next((run / "checkpoints").glob("step-*/state.json")).read_text())
-    assert record.numbers[chosen_by] == state["best"]
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    (at_best,) = [line for line in lines if line["step"] == record.step and chosen_by in line]
-    assert record.numbers == {key: value for key, value in at_best.items() if key != "step"}
+def test_the_record_is_that_of_the_best_checkpoint(runs: Path) -> None:
+    pretrained, tuned = read_record(runs / "run"), read_record(runs / "tuned")
+    assert {"step": pretrained.step, **pretrained.numbers} == PRETRAINED[2]  # the least val_loss
+    assert {"step": tuned.step, **tuned.numbers} == FINETUNED[1]  # the largest val_accuracy
+    assert (pretrained.images, pretrained.machines) == (7, [f"2 x cpu, torch {torch.__version__}"])
+    alone = Processes(0, 1, torch.device("cpu"))
+    digits = [open_dataset("digits", split) for split in ("train", "val")]
+    jobs = [
+        pretraining(recipes.digits(), *digits, alone),
+        finetuning(replace(recipes.finetune_digits(), random=True), *digits, alone),
+    ]
+    assert BEST_BY == {job.config.task: (job.chooses, min if job.lower_is_better else max) for job in jobs}
 
 
 def test_the_card_says_what_the_run_folder_says(runs: Path) -> None:
     run = runs / "run"
-    record = read_record(run)
     card = ImageModel.from_pretrained(run).generate_model_card(run=run, license="cc-by-4.0")
     assert card.data.license == "cc-by-4.0"
     for line in [
         "| recipe | digits |",
         "| learning_rate | 0.01 |",
         "| mask_ratio | 0.75 |",
-        "| model.dim | 24 |",
-        f"| step of this checkpoint | {record.step}, chosen by val_loss |",
-        f"| val_loss | {record.numbers['val_loss']:.4g} | mean squared error",
-        f"handwritten digits, 8 x 8 pixels; {record.images:,} training images.",
+        "| model | crate_mae_tiny |",
+        "| model.patch_size | ",
+        "| step of this checkpoint | 20, chosen by val_loss |",
+        "| val_loss | 0.5 | mean squared error on the masked patches of validation images |",
+        "| probe_accuracy | 80 | per cent",
+        "handwritten digits, 8 x 8 pixels; 7 training images.",
     ]:
         assert line in card.text, line
     assert "Not known" not in card.text
@@ -138,33 +144,34 @@ def test_the_card_says_what_the_run_folder_says(runs: Path) -> None:
 
     tuned = ImageModel.from_pretrained(runs / "tuned").generate_model_card(run=runs / "tuned")
     assert tuned.data.metrics == ["accuracy"]
+    assert "| val_accuracy | 92.5 | per cent of validation images |" in tuned.text
     assert "| started from | another checkpoint, which is not on record here: its weights |" in tuned.text
-    assert "| model |  |" in tuned.text  # what it is
-    assert (
-        "| model | crate_mae_tiny |" not in tuned.text
-    )  # a setting that a fine-tuning from a checkpoint does not read
+    assert "| model | crate_mae_tiny |" not in tuned.text  # a fine-tuning from a checkpoint does not read that setting
     assert str(runs) not in str(tuned)
+
+    recorded(runs / "cifar", small_model("crate_mae_tiny"), data="cifar10")
+    assert crate_mae.load(runs / "cifar").generate_model_card(run=runs / "cifar").data.datasets == ["uoft-cs/cifar10"]
 
 
 def test_a_run_s_numbers_go_with_its_own_weights_alone(runs: Path, tmp_path: Path) -> None:
     model = crate_mae.load(runs / "run")
     with torch.no_grad():
         model.embedding.class_token += 1
-    with pytest.raises(UserError, match="not the best checkpoint of"):
-        model.save_pretrained(tmp_path / "changed", model_card_kwargs={"run": runs / "run"})
+    for run in ("run", "tuned"):
+        with pytest.raises(UserError, match="not the best checkpoint of"):
+            model.save_pretrained(tmp_path / "changed", model_card_kwargs={"run": runs / run})
     assert not (tmp_path / "changed").exists()
     with pytest.raises(UserError, match="no run folder"):
         model.generate_model_card(run=tmp_path)
 
 
-def test_a_record_with_gaps_says_so(runs: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    model = ImageModel.from_pretrained(runs / "run")
-    model.save(run / "checkpoints" / "best")
-    stored = json.loads((runs / "run" / "config.json").read_text())
-    stored["commit"] = None
-    stored["settings"]["data"] = "/home/someone/photos"
-    (run / "config.json").write_text(json.dumps(stored))
+def test_a_record_with_gaps_says_so(tmp_path: Path) -> None:
+    model = autoencoder()
+    run = recorded(tmp_path, model, data="/home/someone/photos")
+    for name in ("metrics.jsonl", "starts.jsonl"):
+        (run / name).unlink()
+    stored = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(stored | {"commit": None}))
     card = str(model.generate_model_card(run=run))
     assert "## Numbers\n\nNot known: no evaluation is on record." in card
     assert "| code | not on record |" in card
@@ -177,7 +184,7 @@ def test_a_record_with_gaps_says_so(runs: Path, tmp_path: Path) -> None:
 def test_a_checkpoint_s_run_is_found(runs: Path, tmp_path: Path) -> None:
     run = (runs / "run").resolve()
     assert run_of(run) == run_of(run / "checkpoints" / "best") == run
-    assert run_of(next((run / "checkpoints").glob("step-*"))) is None
+    assert run_of(autoencoder().save(run / "checkpoints" / "step-00000010")) is None
     assert run_of(autoencoder().save(tmp_path / "a" / "checkpoints" / "best")) is None
     assert run_of(tmp_path / "a") is None
 
@@ -187,15 +194,7 @@ def test_a_checkpoint_s_run_is_found(runs: Path, tmp_path: Path) -> None:
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeHub]:
-    disable_progress_bars()
-    with fake_hub() as served:
-        monkeypatch.setattr(constants, "ENDPOINT", served.address)
-        monkeypatch.setattr(
-            constants, "HUGGINGFACE_CO_URL_TEMPLATE", served.address + "/{repo_id}/resolve/{revision}/{filename}"
-        )
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no_token"))
-        monkeypatch.setenv("HF_TOKEN", TOKEN)
+    with as_the_hub(monkeypatch, tmp_path / "cache") as served:
         yield served
 
 
