@@ -4,10 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from crate_mae import recipes
-from crate_mae.data.source import ImageSource
+from crate_mae.data.source import Pictures
 from crate_mae.models.image_model import ImageModel
 from crate_mae.training.config import RunConfig
 from crate_mae.training.run import Run
@@ -25,25 +26,7 @@ FINETUNED = [
 ]
 
 
-class Nothing(ImageSource):
-    """Seven images that nobody reads."""
-
-    class_names = ()
-
-    def __len__(self) -> int:
-        return 7
-
-    def stored(self, index: int) -> bytes:
-        raise NotImplementedError
-
-    def label(self, index: int) -> None:
-        return None
-
-    def name(self, index: int) -> str:
-        return str(index)
-
-    def key(self, index: int) -> str:
-        return str(index)
+IMAGES = Pictures("black", np.zeros((7, 8, 8), dtype=np.uint8), np.arange(7), [str(n) for n in range(7)])
 
 
 def recorded(path: Path, model: ImageModel, **settings: Any) -> Path:
@@ -52,7 +35,7 @@ def recorded(path: Path, model: ImageModel, **settings: Any) -> Path:
     recipe: RunConfig = recipes.finetune_digits() if tuned else recipes.digits()
     config = replace(recipe, **settings)
     run = Run(path)
-    run.begin(config, model.config, Nothing())
+    run.begin(config, model.config, IMAGES)
     model.save(run.best)
     run.note_start(0, 2, torch.device("cpu"))
     for line in FINETUNED if tuned else PRETRAINED:

@@ -120,7 +120,7 @@ def test_the_record_is_that_of_the_best_checkpoint(runs: Path) -> None:
         pretraining(recipes.digits(), *digits, alone),
         finetuning(replace(recipes.finetune_digits(), random=True), *digits, alone),
     ]
-    assert BEST_BY == {job.config.task: (job.chooses, min if job.lower_is_better else max) for job in jobs}
+    assert {job.config.task: (job.chooses, min if job.lower_is_better else max) for job in jobs} == BEST_BY
 
 
 def test_the_card_says_what_the_run_folder_says(runs: Path) -> None:
@@ -240,14 +240,6 @@ def test_without_a_network_there_is_one_sentence(hub: FakeHub, monkeypatch: pyte
         autoencoder().push_to_hub("me/birds")
 
 
-def test_a_model_costs_little_more_to_import_than_torch() -> None:
-    script = """
-import time, torch
-start = time.process_time()
-import crate_mae
-quick = time.process_time() - start
-from crate_mae import ImageModel
-whole = time.process_time() - start
-assert quick < 0.1 and whole < 1.0, (quick, whole)  # 0.0 and 0.3 where nothing else runs
-"""
-    subprocess.run([sys.executable, "-c", script], check=True)
+def test_importing_the_package_imports_neither_torch_nor_the_hub() -> None:
+    heavy = "{'torch', 'huggingface_hub', 'sklearn', 'httpx'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", f"import sys, crate_mae; sys.exit(bool({heavy}))"], check=True)
