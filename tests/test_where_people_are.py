@@ -85,4 +85,4 @@ def test_the_example_of_a_pipeline(
     monkeypatch.setattr(sys, "argv", ["sklearn_pipeline.py"])
     runpy.run_path(str(ROOT / "examples" / "sklearn_pipeline.py"), run_name="__main__")
     accuracy = float(re.search(r"test accuracy (\S+) %", capsys.readouterr().out)[1])
-    assert accuracy > 70
+    assert accuracy > 30  # three times chance: the weights are random
