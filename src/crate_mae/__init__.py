@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from crate_mae.errors import UserError as UserError
+    from crate_mae.estimator import CrateFeatures as CrateFeatures
     from crate_mae.models.autoencoder import Completion as Completion
     from crate_mae.models.autoencoder import MaskedAutoencoder as MaskedAutoencoder
     from crate_mae.models.classifier import Classifier as Classifier
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from crate_mae.models.convert import from_official as from_official
     from crate_mae.models.convert import from_vit_mae as from_vit_mae
     from crate_mae.models.image_model import ImageEncoder as ImageEncoder
+    from crate_mae.models.image_model import ImageModel as ImageModel
     from crate_mae.models.zoo import create_model as create_model
     from crate_mae.models.zoo import load as load
     from crate_mae.tokens import random_mask as random_mask
@@ -26,7 +28,9 @@ __version__ = version("crate-mae")
 _HOMES = {
     "Classifier": "models.classifier",
     "Completion": "models.autoencoder",
+    "CrateFeatures": "estimator",
     "ImageEncoder": "models.image_model",
+    "ImageModel": "models.image_model",
     "MaskedAutoencoder": "models.autoencoder",
     "ModelConfig": "models.config",
     "UserError": "errors",

@@ -11,6 +11,7 @@ import tyro
 from crate_mae.cli.data import data_check, data_pack
 from crate_mae.cli.looking import complete, convert, demo, inspect, models, reproduce, theory
 from crate_mae.cli.measuring import evaluate, predict, probe
+from crate_mae.cli.sharing import push
 from crate_mae.cli.training import finetune, plan, pretrain
 from crate_mae.errors import UserError
 
@@ -26,6 +27,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "inspect": inspect,
     "complete": complete,
     "convert": convert,
+    "push": push,
     "theory": theory,
     "reproduce": reproduce,
     "data pack": data_pack,

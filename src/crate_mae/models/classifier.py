@@ -11,6 +11,7 @@ from crate_mae.errors import UserError
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.image_model import ImageModel
 from crate_mae.models.initialise import initialise
+from crate_mae.models.stack import Tokens
 
 
 class Classifier(ImageModel):
@@ -23,11 +24,9 @@ class Classifier(ImageModel):
 
     def __init__(self, config: ModelConfig, class_names: Sequence[str], generator: torch.Generator | None = None):
         super().__init__(config, masks=False)
-        if len(class_names) < 2 or not all(isinstance(name, str) for name in class_names):
-            raise UserError(f"a classifier needs at least two classes with words for names, not {class_names!r}.")
-        self.class_names = tuple(class_names)
+        self.class_names = _checked(class_names)
         self.norm = nn.Identity() if config.final_norms else nn.LayerNorm(config.dim, eps=config.final_norm_eps)
-        self.head = nn.Linear(config.dim, len(class_names), bias=False)
+        self.head: nn.Module = nn.Linear(config.dim, len(class_names), bias=False)
         initialise(self, generator)
 
     @classmethod
@@ -42,7 +41,49 @@ class Classifier(ImageModel):
         return classifier
 
     def extras(self) -> dict[str, Any]:
-        return {"class_names": list(self.class_names)}
+        return {"class_names": list(_checked(self.class_names))}
 
     def forward(self, images: Tensor) -> Float[Tensor, "b classes"]:
-        return self.head(self.norm(self.features(images)))
+        return self.forward_head(self.forward_features(images))
+
+    # --- timm's verbs ---
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    def forward_head(self, tokens: Tokens, pre_logits: bool = False) -> Float[Tensor, "b classes"]:
+        """The scores from ``forward_features``; with ``pre_logits`` LN(z_cls), which the head is given."""
+        pooled = self.norm(tokens[:, 0])
+        return pooled if pre_logits else self.head(pooled)
+
+    def get_classifier(self) -> nn.Module:
+        return self.head
+
+    def reset_classifier(
+        self,
+        num_classes: int,
+        class_names: Sequence[str] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """A new head with random weights, for classes named 0, 1, .. unless names are given.
+
+        With 0 classes there is no head, and the model gives what the head would be given.
+        """
+        names = tuple(map(str, range(num_classes))) if class_names is None else tuple(class_names)
+        if len(names) != num_classes:
+            raise UserError(f"{len(names)} names can't name {num_classes} classes.")
+        if num_classes == 0:
+            self.class_names, self.head = (), nn.Identity()
+            return
+        like = self.embedding.class_token
+        self.class_names = _checked(names)
+        self.head = nn.Linear(self.config.dim, num_classes, bias=False, device=like.device, dtype=like.dtype)
+        self.head.train(self.training)
+        initialise(self.head, generator)
+
+
+def _checked(class_names: Sequence[str]) -> tuple[str, ...]:
+    if len(class_names) < 2 or not all(isinstance(name, str) for name in class_names):
+        raise UserError(f"a classifier needs at least two classes with words for names, not {class_names!r}.")
+    return tuple(class_names)

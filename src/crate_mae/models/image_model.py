@@ -1,7 +1,7 @@
 """What every model here does with images: tokens, features, attention maps, pictures, files."""
 
 from abc import ABC
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from crate_mae.models.checkpoint import write_checkpoint
 from crate_mae.models.config import Family, ModelConfig
 from crate_mae.models.crate import CrateDecoderBlock, CrateEncoderBlock
 from crate_mae.models.embedding import PatchEmbedding
+from crate_mae.models.hub import HubModel
 from crate_mae.models.initialise import initialise
 from crate_mae.models.stack import Block, Stack, Tokens
 from crate_mae.models.vit import ViTBlock
@@ -31,7 +32,7 @@ DECODER_BLOCKS: dict[Family, Callable[[ModelConfig], Block]] = {
 }
 
 
-class ImageModel(nn.Module, ABC):
+class ImageModel(nn.Module, HubModel, ABC):
     """A patch embedding and an encoder; the autoencoder and the classifier add what they need."""
 
     kind: ClassVar[str]
@@ -114,6 +115,78 @@ class ImageModel(nn.Module, ABC):
         """The attention maps of an encoder layer (0 is the first), the class token in row and column 0."""
         return self.encoder.attention(self.embed(images), layer)
 
+    # --- timm's verbs ---
+
+    @property
+    def num_features(self) -> int:
+        """d, the width of a token."""
+        return self.config.dim
+
+    @property
+    def num_classes(self) -> int:
+        """Classes that the head tells apart; 0 where there is no head."""
+        return 0
+
+    def forward_features(self, images: Tensor) -> Tokens:
+        """``encode``: all tokens, the class token first, after the final norm if there is one."""
+        return self.encode(images)
+
+    def forward_head(self, tokens: Tokens, pre_logits: bool = False) -> Float[Tensor, "b d"]:
+        """What a head makes of ``forward_features``; without one, and with ``pre_logits``, what it would be given."""
+        return tokens[:, 0]
+
+    def forward_intermediates(
+        self,
+        images: Tensor,
+        indices: int | Sequence[int] | None = None,
+        return_prefix_tokens: bool = False,
+        norm: bool = False,
+        stop_early: bool = False,
+        output_fmt: str = "NCHW",
+        intermediates_only: bool = False,
+    ) -> Any:
+        """``(forward_features, intermediates)``, or ``intermediates`` alone: the outputs of blocks, as timm gives them.
+
+        ``indices`` are blocks counted from 0 or from the end, or a number n for the last n, or None for all; the
+        output of block i is ``features``' layer i + 1. Each is the patches alone, (B, d, h, w) or for ``NLC``
+        (B, N, d), and with ``return_prefix_tokens`` a pair of these and the class token (B, 1, d). ``norm`` applies the
+        encoder's final norm to each. With ``stop_early`` no block runs after the last that is asked for, and the first
+        of the pair is what that one gives, after the final norm.
+        """
+        if output_fmt not in ("NCHW", "NLC"):
+            raise UserError(f"output_fmt is {output_fmt!r}; choose from 'NCHW', 'NLC'.")
+        wanted = _blocks(indices, self.config.depth)
+        tokens, taken = self.embed(images), []
+        for index, block in enumerate(self.encoder.blocks[: max(wanted) + 1 if stop_early else None]):
+            tokens = block(tokens)
+            if index in wanted:
+                taken.append(self.encoder.norm(tokens) if norm else tokens)
+        patches = [each[:, 1:] for each in taken]
+        if output_fmt == "NCHW":
+            patches = [each.mT.unflatten(-1, self.config.grid) for each in patches]
+        pairs = [(places, each[:, :1]) for places, each in zip(patches, taken, strict=True)]
+        intermediates = pairs if return_prefix_tokens else patches
+        return intermediates if intermediates_only else (self.encoder.norm(tokens), intermediates)
+
+    def get_classifier(self) -> nn.Module:
+        """The head; the identity where there is none."""
+        return nn.Identity()
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """A new head with random weights; only a classifier has room for one."""
+        if num_classes != 0:
+            raise UserError(
+                f"an {self.kind} has no head to reset; crate_mae.Classifier.on(model, class_names) adds one."
+            )
+
+    def no_weight_decay(self) -> set[str]:
+        """The parameters on which weight decay has no place: all but matrices, and position tables."""
+        return {
+            name
+            for name, parameter in self.named_parameters()
+            if parameter.ndim < 2 or name.endswith("positions.table")
+        }
+
     # --- pictures ---
 
     def preprocess(self, image: Image.Image | str | Path) -> Float[Tensor, "c H W"]:
@@ -150,6 +223,19 @@ class ImageEncoder(ImageModel):
 
     def forward(self, images: Tensor) -> Tokens:
         return self.encode(images)
+
+
+def _blocks(indices: int | Sequence[int] | None, depth: int) -> set[int]:
+    """Blocks counted from 0, of timm's ways to name them."""
+    if isinstance(indices, int):
+        indices = range(depth - indices, depth) if 1 <= indices <= depth else [depth]
+    wanted = range(depth) if indices is None else indices
+    if not wanted or not all(-depth <= index < depth for index in wanted):
+        raise UserError(
+            f"an encoder of {depth} blocks has those from {-depth} to {depth - 1}; give some of them as a list, how "
+            f"many of the last, or None for all."
+        )
+    return {index % depth for index in wanted}
 
 
 def final_norm(config: ModelConfig, dim: int) -> nn.Module | None:

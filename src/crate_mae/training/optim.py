@@ -4,23 +4,24 @@ import math
 import re
 
 import torch
-from torch import nn
+
+from crate_mae.models.image_model import ImageModel
 
 _BLOCK = re.compile(r"encoder\.blocks\.(\d+)\.")
 
 
-def parameter_groups(model: nn.Module, weight_decay: float, layer_decay: float = 1.0) -> list[dict[str, object]]:
-    """Decay on matrices; none on biases, norms, tokens and position tables.
+def parameter_groups(model: ImageModel, weight_decay: float, layer_decay: float = 1.0) -> list[dict[str, object]]:
+    """Decay on matrices; none on what ``model.no_weight_decay`` names: biases, norms, tokens and position tables.
 
     Each group has a ``scale``, its share of the learning rate: with ``layer_decay`` c, the head's is 1, that of
     encoder layer l of L is c^(L + 1 - l), and the embedding's c^(L + 1).
     """
     names = [name for name, _ in model.named_parameters()]
     depth = max((layer_of(name, 0) for name in names), default=0)
+    spared = model.no_weight_decay()
     groups: dict[tuple[float, float], dict[str, object]] = {}
     for name, parameter in model.named_parameters():
-        is_matrix = parameter.ndim >= 2 and not name.endswith("positions.table")
-        decay = weight_decay if is_matrix else 0.0
+        decay = 0.0 if name in spared else weight_decay
         scale = layer_decay ** (depth + 1 - layer_of(name, depth + 1))
         group = groups.setdefault((decay, scale), {"params": [], "weight_decay": decay, "scale": scale})
         group["params"].append(parameter)  # type: ignore[attr-defined]
@@ -36,7 +37,7 @@ def layer_of(name: str, above: int) -> int:
 
 
 def adamw(
-    model: nn.Module,
+    model: ImageModel,
     learning_rate: float,
     weight_decay: float,
     betas: tuple[float, float] = (0.9, 0.95),

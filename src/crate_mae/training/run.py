@@ -23,6 +23,7 @@ from crate_mae.data.source import ImageSource, fingerprint
 from crate_mae.errors import UserError
 from crate_mae.models.checkpoint import BEST
 from crate_mae.models.config import ModelConfig
+from crate_mae.models.record import read_lines
 from crate_mae.training.config import Config, RunConfig, override
 
 FORMAT = "crate-mae run"
@@ -157,15 +158,7 @@ class Run:
 
     def read(self) -> list[dict[str, float]]:
         """The metrics so far; a line that a kill cut short does not count."""
-        if not self.metrics.exists():
-            return []
-        lines = []
-        for text in self.metrics.read_text().splitlines():
-            try:
-                lines.append(json.loads(text))
-            except ValueError:
-                continue
-        return lines
+        return read_lines(self.metrics)
 
     def draw(self, figure: Figure, name: str) -> None:
         """Save a figure in the folder."""
