@@ -20,6 +20,7 @@ CHECKED = [
     "data.source",
     "data.transforms",
     "demo",
+    "export",
     "figures",
     "images",
     "inspection",

@@ -13,7 +13,7 @@ ORDER = [  # each may import those before it
     ["operators", "tokens", "device"],
     ["images", "theory"],
     ["models"],
-    ["data"],
+    ["data", "export"],
     ["analysis"],
     ["training"],
     ["recipes"],

@@ -12,6 +12,7 @@ from crate_mae.cli.data import data_check, data_pack
 from crate_mae.cli.looking import complete, convert, demo, inspect, models, reproduce, theory
 from crate_mae.cli.measuring import evaluate, predict, probe
 from crate_mae.cli.training import finetune, plan, pretrain
+from crate_mae.cli.using import export
 from crate_mae.errors import UserError
 
 VERBS: dict[str, Callable[..., None]] = {
@@ -25,6 +26,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "predict": predict,
     "inspect": inspect,
     "complete": complete,
+    "export": export,
     "convert": convert,
     "theory": theory,
     "reproduce": reproduce,
