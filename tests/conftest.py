@@ -15,6 +15,7 @@ from tests import shape_checks
 
 CHECKED = [
     "analysis",
+    "completing",
     "data.digits",
     "data.loader",
     "data.source",
@@ -25,6 +26,7 @@ CHECKED = [
     "images",
     "inspection",
     "operators",
+    "regions",
     "theory",
     "tokens",
 ]

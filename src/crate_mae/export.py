@@ -183,7 +183,8 @@ def _checked(model: ImageModel, part: Part | None) -> Part:
         raise UserError(f"there is no part {wanted}; choose from {', '.join(get_args(Part))}.")
     if wanted not in ("encoder", model.kind):
         kinds = "encoder" if model.kind == "encoder" else f"encoder or {model.kind}"
-        raise UserError(f"the checkpoint holds an {model.kind} and no {wanted}; choose the part {kinds}.")
+        article = "a" if model.kind == "classifier" else "an"
+        raise UserError(f"the checkpoint holds {article} {model.kind} and no {wanted}; choose the part {kinds}.")
     return wanted
 
 
