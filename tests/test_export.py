@@ -102,7 +102,7 @@ def test_a_classifier_says_its_classes_and_how_images_are_normalised(
 def test_the_encoder_of_any_model_has_its_tokens_and_none_of_the_rest(
     classifier: tuple[crate_mae.Classifier, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    model, checkpoint = classifier
+    _, checkpoint = classifier
     words = ["--torch", str(tmp_path / "model.pt2"), "--part", "encoder", "--image-size", "8", "12"]
     main(["export", str(checkpoint), *words])
     printed = capfd.readouterr()

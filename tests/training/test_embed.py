@@ -116,8 +116,7 @@ def test_what_is_resumed_is_the_same_to_the_last_bit(
     )
     workers = Reader(batch=4, workers=1, console=Console(quiet=True))
     embed(model, source, LAST, out, workers)
-    assert set(range(8)) & set(shown) == set()  # the first part was not computed again
-    assert set(range(8, 16)) - set(shown) < {6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+    assert shown == [index for index in range(8, 29) if index != 18]  # the first part was not computed again
     assert out.read_bytes() == whole.read_bytes()
     assert not Path(f"{out}.parts").exists()
 
@@ -172,7 +171,7 @@ def test_shards_and_named_sets_have_features_too(model: crate_mae.MaskedAutoenco
     words = ["embed", "digits", "--checkpoint", checkpoint, "--out", str(tmp_path / "digits.parquet")]
     main([*words, "--split", "test"])
     table = pyarrow.parquet.read_table(tmp_path / "digits.parquet")
-    assert len(table) == 360
+    assert len(table) == 450
     assert set(table["label"].to_pylist()) == set(range(10))
 
 

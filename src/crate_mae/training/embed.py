@@ -43,6 +43,8 @@ class Part:
     features: Float[np.ndarray, "n d"]
     bad: list[Bad]
     """Those that could not be read."""
+    unopened: int = 0
+    """So many of these could not even be opened; another run tries again."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class Parts:
         try:
             with self.file(number).open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 bad = [Bad(int(index), str(why)) for index, why in zip(stored["bad"], stored["reasons"], strict=True)]
-                return Part(stored["indices"], stored["features"], bad)
+                return Part(stored["indices"], stored["features"], bad, int(stored["unopened"]))
         except Exception:  # a damaged file can raise anything in its reader; its checksums find what would not
             return None
 
@@ -130,6 +132,7 @@ class Parts:
                     features=part.features,
                     bad=np.array([bad.index for bad in part.bad], dtype=np.int64),
                     reasons=np.array([bad.reason for bad in part.bad], dtype=np.str_),
+                    unopened=np.array(part.unopened),
                 )
             os.replace(aside, self.file(number))
         finally:
@@ -141,7 +144,7 @@ def _compute(
     model: ImageModel, source: ImageSource, which: Which, reader: Reader, parts: Parts, spans: list[range]
 ) -> None:
     """Every part that is not there yet."""
-    missing = [number for number in range(len(spans)) if parts.read(number) is None]
+    missing = [number for number in range(len(spans)) if (part := parts.read(number)) is None or part.unopened]
     batches = {number: in_turn(spans[number], reader.batch) for number in missing}
     config = model.config
     resized = Evaluation(config.image_size, config.channels, config.mean, config.std)
@@ -152,14 +155,16 @@ def _compute(
     with progress("embed", total, reader.console, done) as advance:
         for number, of_part in batches.items():
             reads: list[Read] = []
+            unopened = 0
             features = [np.empty((0, config.dim), dtype=np.float32)]
             for batch, read in zip(of_part, reading, strict=False):  # leaves the next part's batches where they are
-                watch.see(read)
+                unopened += watch.see(read)
                 features.append(_features(model, which, read))
                 reads.append(Read(read.indices, [], read.bad))
                 advance(f"{batch.stop} images")
             indices = np.array([index for read in reads for index in read.indices], dtype=np.int64)
-            parts.write(number, Part(indices, np.concatenate(features), [bad for read in reads for bad in read.bad]))
+            bad = [bad for read in reads for bad in read.bad]
+            parts.write(number, Part(indices, np.concatenate(features), bad, unopened))
 
 
 @torch.inference_mode()
@@ -176,13 +181,15 @@ class _Watch:
     def __init__(self, source: ImageSource):
         self.source, self.in_a_row = source, 0
 
-    def see(self, read: Read) -> None:
+    def see(self, read: Read) -> int:
+        """How many images of a batch can't be opened."""
         unopened = [bad for bad in read.bad if not self._opens(bad.index)]
         self.in_a_row = 0 if read.indices or len(unopened) < len(read.bad) else self.in_a_row + len(unopened)
         if self.in_a_row >= NEIGHBOURS:
             raise UserError(
                 f"{unopened[-1].reason} So many in a row mean that the disk is gone; run it again to go on."
             )
+        return len(unopened)
 
     def _opens(self, index: int) -> bool:
         try:

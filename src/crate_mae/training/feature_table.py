@@ -108,11 +108,11 @@ def _write_npz(path: Path, table: Table) -> None:
             # A member named by ZipInfo has a fixed date, so that the same table gives the same bytes.
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
                 header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
-                np.lib.format.write_array_header_2_0(member, header)  # type: ignore[arg-type]
+                np.lib.format.write_array_header_2_0(member, header)
                 for rows in table.rows():
                     member.write(np.asarray(column(rows), dtype=kind).tobytes())
         with archive.open(zipfile.ZipInfo("about.npy"), "w") as member:
-            np.lib.format.write_array(member, np.array(json.dumps(table.about)))  # type: ignore[arg-type]
+            np.lib.format.write_array(member, np.array(json.dumps(table.about)))
 
 
 def _about_npz(path: Path) -> About:
