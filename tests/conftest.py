@@ -18,6 +18,7 @@ CHECKED = [
     "completing",
     "data.digits",
     "data.loader",
+    "data.reading",
     "data.source",
     "data.transforms",
     "demo",

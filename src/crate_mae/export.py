@@ -15,7 +15,7 @@ from copy import deepcopy
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import torch
 from jaxtyping import Bool, Float
@@ -185,7 +185,7 @@ def _checked(model: ImageModel, part: Part | None) -> Part:
         kinds = "encoder" if model.kind == "encoder" else f"encoder or {model.kind}"
         article = "a" if model.kind == "classifier" else "an"
         raise UserError(f"the checkpoint holds {article} {model.kind} and no {wanted}; choose the part {kinds}.")
-    return wanted
+    return cast(Part, wanted)
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ def reference(model: ImageModel, part: Part, images: Tensor, *mask: Tensor) -> S
         given = [value.to(model.device) for value in (images, *mask)]
         if isinstance(model, MaskedAutoencoder) and part == "autoencoder":
             completion = model(*given)
-            outputs = (completion.completed, completion.prediction)
+            outputs: tuple[Tensor, ...] = (completion.completed, completion.prediction)
         else:
             outputs = (model.encode(*given) if part == "encoder" else model(*given),)
     finally:

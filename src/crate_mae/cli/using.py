@@ -157,7 +157,7 @@ def embed(
         raise UserError(f"{data} has the splits {', '.join(splits)}; choose one of them with --split.")
     if split is not None and split not in splits:
         raise UserError(f"{data} has no split {split}; it has {', '.join(splits)}.")
-    source = splits[split or next(iter(splits))]()
+    source = splits[next(iter(splits)) if split is None else split]()
     model = load(checkpoint).to(pick_device(device))
     reader = Reader(batch_size, workers, Console(stderr=True))
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -35,7 +35,7 @@ def read_batches(
     """The images with these indices, batch by batch. The processes that read start with the call."""
     loader = DataLoader(
         Images(source, resized),
-        batch_sampler=batches,
+        batch_sampler=[list(batch) for batch in batches],
         num_workers=workers,
         collate_fn=collate,
         worker_init_fn=leave_signals_to_the_run,
