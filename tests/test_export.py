@@ -48,10 +48,13 @@ def completes_as_the_model(model: crate_mae.MaskedAutoencoder, run: Callable[...
         torch.testing.assert_close(prediction, expected.prediction, atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize(
-    "make", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MAKES]
-)
-def test_an_autoencoder_completes_alike_everywhere(make: str, tmp_path: Path) -> None:
+def makes(*quick: str) -> list[Any]:
+    """Every make of model, all but these for ``make test-all``."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in MAKES]
+
+
+@pytest.mark.parametrize("make", makes(*QUICK))
+def test_an_autoencoder_completes_alike_in_onnxruntime(make: str, tmp_path: Path) -> None:
     model = lively(MAKES[make](depth=1, decoder_depth=1))
     assert export.to_onnx(model, tmp_path / "model.onnx") < 1e-4
     onnx_session = session(tmp_path / "model.onnx")
@@ -61,6 +64,11 @@ def test_an_autoencoder_completes_alike_everywhere(make: str, tmp_path: Path) ->
         return [torch.from_numpy(array) for array in onnx_session.run(["completed", "prediction"], given)]
 
     completes_as_the_model(model, by_onnx)
+
+
+@pytest.mark.parametrize("make", makes("crate, visible, paper"))
+def test_an_autoencoder_completes_alike_as_an_exported_program(make: str, tmp_path: Path) -> None:
+    model = lively(MAKES[make](depth=1, decoder_depth=1))
     assert export.to_torch(model, tmp_path / "model.pt2") < 1e-5
     completes_as_the_model(model, torch.export.load(tmp_path / "model.pt2").module())
 
@@ -154,6 +162,7 @@ def test_what_can_not_be_exported_gets_one_sentence(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_real_process_says_one_line(classifier: tuple[crate_mae.Classifier, Path], tmp_path: Path) -> None:
     """Without pytest around it, which holds warnings and logs back."""
     words = ["export", str(classifier[1]), "--onnx", str(tmp_path / "model.onnx"), "--part", "encoder"]
