@@ -15,15 +15,19 @@ from tests import shape_checks
 
 CHECKED = [
     "analysis",
+    "completing",
     "data.digits",
     "data.loader",
+    "data.reading",
     "data.source",
     "data.transforms",
     "demo",
+    "export",
     "figures",
     "images",
     "inspection",
     "operators",
+    "regions",
     "theory",
     "tokens",
 ]

@@ -12,12 +12,12 @@ ORDER = [  # each may import those before it
     ["errors", "memory", "progress", "report", "vision", "figures"],
     ["operators", "tokens", "device"],
     ["images", "theory"],
-    ["models"],
-    ["data", "estimator"],
+    ["models", "regions"],
+    ["data", "estimator", "export"],
     ["analysis"],
     ["training"],
     ["recipes"],
-    ["demo", "inspection", "reproduce"],
+    ["completing", "demo", "inspection", "reproduce"],
     ["cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}

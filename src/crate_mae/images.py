@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Float
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from crate_mae.errors import UserError
@@ -38,6 +38,8 @@ def read(
                 image = _upright(opened)
     except FileNotFoundError:
         raise UserError(f"there is no image {name}.") from None
+    except UnidentifiedImageError:  # its own words are of an object in memory
+        raise UserError(f"{name} can't be read as an image (it is of no known kind).") from None
     except Exception as error:  # a damaged or hostile file can raise anything in a decoder
         raise UserError(f"{name} can't be read as an image ({error}).") from None
     if 0 in image.size:

@@ -78,7 +78,7 @@ class Mask:
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
             kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
             raise UserError(f"a mask is a boolean tensor, True where masked, not {kind}; make one with mask.bool().")
-        if mask.shape not in {(num_patches,), (batch, num_patches)}:
+        if mask.shape not in ((num_patches,), (batch, num_patches)):
             raise UserError(
                 f"the mask has shape {tuple(mask.shape)}; this model and these {batch} images need ({num_patches},) "
                 f"or ({batch}, {num_patches}), one entry for each patch."
@@ -121,6 +121,33 @@ class Mask:
     def mean_over_masked(self, values: Float[Tensor, "b n"]) -> Float[Tensor, ""]:
         """The mean over all masked patches of the batch; zero where nothing is masked."""
         return torch.where(self.masked, values, 0).sum() / self.masked.sum().clamp(min=1)
+
+
+@dataclass(frozen=True)
+class StillMask(Mask):
+    """The same verbs where no shape may depend on what is masked, as in an exported graph.
+
+    Nothing is left out: the masked patches stay in their places, and nobody attends to them. What the visible ones
+    become is the same but for rounding.
+    """
+
+    @cached_property
+    def index(self) -> Int[Tensor, "b n"]:
+        """Every patch."""
+        return torch.arange(self.masked.shape[1], device=self.masked.device).expand(self.masked.shape)
+
+    @cached_property
+    def present(self) -> Bool[Tensor, "b n"]:
+        """False where a patch is masked."""
+        return ~self.masked
+
+    def take(self, patches: Float[Tensor, "b n c"]) -> Float[Tensor, "b n c"]:
+        """All of them."""
+        return patches
+
+    def put(self, visible: Float[Tensor, "b n c"], fill: Float[Tensor, " c"]) -> Float[Tensor, "b n c"]:
+        """``fill`` where masked."""
+        return self.replace(visible, fill)
 
 
 # --- positions ------------------------------------------------------------------------------------------------------

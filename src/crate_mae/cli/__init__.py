@@ -9,10 +9,11 @@ from difflib import get_close_matches
 import tyro
 
 from crate_mae.cli.data import data_check, data_pack
-from crate_mae.cli.looking import complete, convert, demo, inspect, models, reproduce, theory
+from crate_mae.cli.looking import convert, demo, inspect, models, reproduce, theory
 from crate_mae.cli.measuring import evaluate, predict, probe
 from crate_mae.cli.sharing import push
 from crate_mae.cli.training import finetune, plan, pretrain
+from crate_mae.cli.using import complete, embed, export
 from crate_mae.errors import UserError
 
 VERBS: dict[str, Callable[..., None]] = {
@@ -26,6 +27,8 @@ VERBS: dict[str, Callable[..., None]] = {
     "predict": predict,
     "inspect": inspect,
     "complete": complete,
+    "embed": embed,
+    "export": export,
     "convert": convert,
     "push": push,
     "theory": theory,

@@ -83,47 +83,6 @@ def inspect(
     run(checkpoint, settings, out, pick_device(device), Console())
 
 
-def complete(
-    image: tyro.conf.Positional[Path],
-    checkpoint: Path,
-    out: Path,
-    mask_ratio: float = 0.75,
-    seed: int = 0,
-    device: Device = "auto",
-) -> None:
-    """Mask a picture, complete it, and draw masked, completed and original side by side.
-
-    Args:
-        image: The picture; it is resized to the model's size.
-        checkpoint: A checkpoint folder, or a run folder.
-        out: Where to write the PNG.
-        mask_ratio: Share of the patches to mask.
-        seed: Seed of the mask.
-        device: Where to compute; auto takes a GPU where there is one.
-    """
-    import torch
-
-    from crate_mae import figures
-    from crate_mae.analysis.completion import completion_panels
-    from crate_mae.models.zoo import load_autoencoder
-    from crate_mae.tokens import random_mask
-
-    target = pick_device(device)
-    model = load_autoencoder(checkpoint).to(target)
-    pixels = model.preprocess(image)[None].to(target)
-    mask = random_mask(1, model.num_patches, mask_ratio, generator=torch.Generator().manual_seed(checked_seed(seed)))
-    panels = completion_panels(model, pixels, mask)
-    masked = int(mask.sum())
-    title = "\n".join(filter(None, [f"{masked} of {model.num_patches} patches masked", panels.caption]))
-    figure = figures.completions(panels.masked, panels.completed, panels.original, panels.errors, title)
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        figures.save(figure, out)
-    except ValueError as error:
-        raise UserError(f"{out} could not be written ({error}); choose another --out.") from None
-    print(f"Wrote {out}: {masked} of {model.num_patches} patches masked, error {panels.errors[0]:.4f}.")
-
-
 def convert(
     file: tyro.conf.Positional[Path],
     from_: Annotated[Literal["official", "mae"], tyro.conf.arg(name="from")],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crate_mae.data.source import ImageSource
+from crate_mae.data.source import ImageSource, file_stamp
 from crate_mae.errors import UserError
 
 SUFFIXES = frozenset(
@@ -48,6 +48,9 @@ class Folder(ImageSource):
 
     def key(self, index: int) -> str:
         return as_key(self.files[index])
+
+    def stamp(self, index: int) -> str:
+        return file_stamp(self.path / self.files[index])
 
 
 def as_key(file: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from crate_mae.data.digits import split_digits
 from crate_mae.data.folders import printable
-from crate_mae.data.source import ImageSource, Pictures
+from crate_mae.data.source import ImageSource, Pictures, file_stamp
 from crate_mae.errors import UserError
 
 Split = Literal["train", "val", "test"]
@@ -54,6 +54,9 @@ class Files(ImageSource):
 
     def key(self, index: int) -> str:
         return f"{self.files[index].parent.name}/{self.files[index].stem}"
+
+    def stamp(self, index: int) -> str:
+        return file_stamp(self.files[index])
 
 
 def _digits(root: Path, split: Split, download: bool) -> ImageSource:

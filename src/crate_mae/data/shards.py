@@ -11,12 +11,13 @@ import os
 import re
 import tarfile
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from crate_mae.data.folders import SUFFIXES, printable
-from crate_mae.data.source import ImageSource
+from crate_mae.data.source import ImageSource, file_stamp
 from crate_mae.errors import UserError
 
 CLASSES = "classes.json"
@@ -63,6 +64,14 @@ class Shards(ImageSource):
 
     def key(self, index: int) -> str:
         return self.keys[index] if self.unique else f"{self.paths[self.places[index, 0]].name}/{self.keys[index]}"
+
+    def stamp(self, index: int) -> str:
+        number, offset, size = map(int, self.places[index])
+        return f"{self._shard_stamps[number]} {offset} {size}"
+
+    @cached_property
+    def _shard_stamps(self) -> list[str]:
+        return list(map(file_stamp, self.paths))
 
 
 def find_shards(pattern: str) -> list[Path]:

@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int
@@ -46,6 +48,10 @@ class ImageSource(ABC):
     def key(self, index: int) -> str:
         """What decides the split: the same wherever the set lies, and for a folder and the shards packed from it."""
 
+    def stamp(self, index: int) -> str:
+        """What changes when the picture's file is written anew; nothing where there is no file."""
+        return ""
+
     def read(self, index: int, before: Callable[[Image.Image], None] | None = None) -> Image.Image:
         """The picture, decoded and upright, not resized; a ``UserError`` with its name where that fails.
 
@@ -59,6 +65,15 @@ class ImageSource(ABC):
         if isinstance(stored, Image.Image):  # decoded and upright already
             return stored
         return images.read(BytesIO(stored), name, before)
+
+
+def file_stamp(path: str | Path) -> str:
+    """A file's size and the time of its last change."""
+    try:
+        status = os.stat(path)
+    except OSError:  # it is gone, or was never there
+        return "none"
+    return f"{status.st_size} {status.st_mtime_ns}"
 
 
 class Pictures(ImageSource):
@@ -105,6 +120,9 @@ class Part(ImageSource):
 
     def key(self, index: int) -> str:
         return self.whole.key(int(self.chosen[index]))
+
+    def stamp(self, index: int) -> str:
+        return self.whole.stamp(int(self.chosen[index]))
 
 
 class Relabelled(Part):

@@ -31,7 +31,7 @@ class MaskedAutoencoder(ImageModel):
         self.pixels = nn.Linear(config.decoder_dim, config.patch_pixels, bias=config.pixel_bias)
         initialise(self, generator)
 
-    def forward(self, images: Tensor, mask: Tensor) -> "Completion":
+    def forward(self, images: Tensor, mask: Tensor | Mask) -> "Completion":
         """Complete normalised images whose patches are masked where ``mask``, (N,) or (B, N), is True."""
         patches = self.patches(images)
         checked = self._check(mask, images)
@@ -102,7 +102,7 @@ class MaskedAutoencoder(ImageModel):
         return nn.functional.pad(mask.present, (1, 0), value=True)
 
     def _check(self, mask: Tensor | Mask, batch: Tensor) -> Mask:
-        return mask if isinstance(mask, Mask) else Mask.of(mask, len(batch), self.num_patches, batch.device)
+        return mask if isinstance(mask, Mask) else Mask.of(mask, batch.shape[0], self.num_patches, batch.device)
 
 
 @dataclass(frozen=True)

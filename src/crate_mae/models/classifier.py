@@ -35,9 +35,7 @@ class Classifier(ImageModel):
     ) -> "Classifier":
         """A classifier that starts from a copy of a model's embedding and encoder; the head is new."""
         classifier = cls(model.config, class_names, generator)
-        for own, pretrained in ((classifier.embedding, model.embedding), (classifier.encoder, model.encoder)):
-            weights = pretrained.state_dict()
-            own.load_state_dict({name: weights[name] for name in own.state_dict()})
+        classifier.adopt_encoder(model)
         return classifier
 
     def extras(self) -> dict[str, Any]:

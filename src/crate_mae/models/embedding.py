@@ -52,14 +52,14 @@ class PatchEmbedding(nn.Module):
     def forward(self, patches: Float[Tensor, "b N pixels"], mask: Mask | None = None) -> Tokens:
         positions = self.positions()
         tokens = self._patches(patches, positions[1:], mask)
-        class_token = (self.class_token + positions[0]).expand(len(patches), 1, -1)
+        class_token = (self.class_token + positions[0]).expand(patches.shape[0], 1, -1)
         return torch.cat([class_token.to(tokens.dtype), tokens], 1)
 
     def _patches(self, patches: Tensor, positions: Float[Tensor, "N d"], mask: Mask | None) -> Tokens:
         if mask is None:
             return self.projection(patches) + positions
         if self.visible_only:
-            return self.projection(mask.take(patches)) + mask.take(positions.expand(len(patches), -1, -1))
+            return self.projection(mask.take(patches)) + mask.take(positions.expand(patches.shape[0], -1, -1))
         if self.mask_token is None:
             return self.projection(mask.replace(patches, patches.new_zeros(()))) + positions
         return mask.replace(self.projection(patches), self.mask_token) + positions

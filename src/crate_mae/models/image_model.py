@@ -64,12 +64,18 @@ class ImageModel(nn.Module, HubModel, ABC):
         """The encoder, and the decoder where there is one."""
         return [module for module in self.children() if isinstance(module, Stack)]
 
+    def adopt_encoder(self, other: "ImageModel") -> None:
+        """Copy the weights of another model's embedding and encoder."""
+        for own, given in ((self.embedding, other.embedding), (self.encoder, other.encoder)):
+            weights = given.state_dict()
+            own.load_state_dict({name: weights[name] for name in own.state_dict()})
+
     # --- representations ---
 
     def patches(self, images: Tensor) -> Float[Tensor, "b N pixels"]:
         """X: the images, checked, cut into patches."""
         shape, dtype = (self.config.channels, *self.config.image_size), self.embedding.class_token.dtype
-        fits = images.ndim == 4 and images.shape[1:] == shape and len(images) > 0
+        fits = images.ndim == 4 and images.shape[1:] == shape and images.shape[0] > 0
         if not fits or not images.is_floating_point() or (images.dtype != dtype and not torch.is_autocast_enabled()):
             raise UserError(
                 f"the model takes normalised images, {dtype} of shape (batch, {', '.join(map(str, shape))}), not "

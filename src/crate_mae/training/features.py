@@ -146,12 +146,18 @@ def _layers(model: ImageModel, images: Tensor, wanted: set[int]) -> Iterator[tup
     yield -1, model.encoder.norm(tokens)
 
 
-def _files(cache: Path, model: ImageModel, source: ImageSource, keys: Iterable[Which]) -> dict[Which, Path]:
+def model_digest(model: ImageModel) -> "hashlib.blake2b":
+    """A hash of a model's configuration and weights."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(json.dumps(model.config.to_dict(), sort_keys=True).encode())
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(name.encode())
         digest.update(tensor.detach().float().cpu().contiguous().numpy())
+    return digest
+
+
+def _files(cache: Path, model: ImageModel, source: ImageSource, keys: Iterable[Which]) -> dict[Which, Path]:
+    digest = model_digest(model)
     digest.update(fingerprint(source).encode())
     common = digest.hexdigest()
     return {which: cache / f"{common}-layer{which.layer}-{which.pool}.npz" for which in keys}

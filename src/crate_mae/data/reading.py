@@ -1,0 +1,79 @@
+"""Every image of a source as a model takes it: none is augmented, none replaced by another."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from crate_mae.data.loader import Bad, leave_signals_to_the_run
+from crate_mae.data.source import ImageSource
+from crate_mae.data.transforms import Evaluation
+from crate_mae.errors import UserError
+
+Item = tuple[int, Float[Tensor, "c H W"]] | Bad
+"""An image with its index in the source, or why it can't be read."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """A few images."""
+
+    indices: list[int]
+    """Those that could be read."""
+    images: list[Float[Tensor, "c H W"]]
+    """Each of them, normalised."""
+    bad: list[Bad]
+    """The others, and why."""
+
+
+def read_batches(
+    source: ImageSource, resized: Evaluation, batches: Sequence[Sequence[int]], workers: int = 0
+) -> Iterator[Read]:
+    """The images with these indices, batch by batch. The processes that read start with the call."""
+    loader = DataLoader(
+        Images(source, resized),
+        batch_sampler=[list(batch) for batch in batches],
+        num_workers=workers,
+        collate_fn=collate,
+        worker_init_fn=leave_signals_to_the_run,
+        generator=torch.Generator(),  # without one it draws from the global generator, which is the caller's
+    )
+    return iter(loader)
+
+
+def in_turn(indices: range, batch: int) -> list[range]:
+    """Batches of indices in their order, the last one smaller."""
+    return [indices[start : start + batch] for start in range(0, len(indices), batch)]
+
+
+@dataclass(frozen=True)
+class Images(Dataset[Item]):
+    """The images of a source by index, each with its index; or why one can't be read."""
+
+    source: ImageSource
+    resized: Evaluation
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, index: int) -> Item:
+        try:
+            return index, self.resized.normalised(self.source.read(index))
+        except UserError as error:
+            return Bad(index, str(error))
+
+
+def collate(items: Sequence[Item]) -> Read:
+    """Those that could be read, and those that could not."""
+    read = Read([], [], [])
+    for item in items:
+        match item:
+            case Bad():
+                read.bad.append(item)
+            case (index, image):
+                read.indices.append(index)
+                read.images.append(image)
+    return read
