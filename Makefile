@@ -23,7 +23,7 @@ lint: .venv/installed-lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 docs: .venv/installed-docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 clean:
 	rm -rf .venv runs build dist site
 

@@ -32,7 +32,9 @@ def modules(subject: str) -> list[str]:
     if (SOURCE / f"{subject}.py").is_file():
         return [f"crate_mae.{subject}"]
     paths = sorted((SOURCE / subject).rglob("*.py"))
-    names = {".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__") for path in paths}
+    names = {
+        ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__") for path in paths
+    }
     return sorted(names)
 
 
@@ -73,7 +75,8 @@ def first_page() -> str:
     names = re.findall(r'^    "(\w+)": "([\w.]+)",$', package, re.MULTILINE)
     public = "\n".join(f"- [`crate_mae.{name}`][crate_mae.{home}.{name}]" for name, home in names)
     rows = "\n".join(f"| [`{subject}`]({subject}.md) | {summary(subject)} |" for subject in subjects())
-    return f"# crate_mae\n\nWhat most users need:\n\n{public}\n\nAll modules:\n\n| module | what it is |\n|---|---|\n{rows}\n"
+    table = f"| module | what it is |\n|---|---|\n{rows}"
+    return f"# crate_mae\n\nWhat most users need:\n\n{public}\n\nAll modules:\n\n{table}\n"
 
 
 def summary(subject: str) -> str:

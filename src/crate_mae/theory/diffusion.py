@@ -66,7 +66,7 @@ def probability_flow(process: ItoProcess, score: Field) -> Field:
 
 
 def reverse_probability_flow(process: ItoProcess, score: Field) -> Field:
-    """The velocity ``[-b + 1/2 div Psi + 1/2 Psi s](x, T - t)`` (eq:backward_general_diffusion_ode, with T - t in b)."""
+    """The velocity ``[-b + 1/2 div Psi + 1/2 Psi s](x, T - t)`` (eq:backward_general_diffusion_ode, T - t in b)."""
     forward = probability_flow(process, score)
     return lambda x, t: -forward(x, process.horizon - t)
 
