@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import griffe
 from markdown import Markdown
 from markdown.extensions import Extension
 from mkdocs.config.defaults import MkDocsConfig
@@ -19,6 +20,15 @@ class NoHTML(Extension):
     def extendMarkdown(self, md: Markdown) -> None:
         md.preprocessors.deregister("html_block")
         md.inlinePatterns.deregister("html")
+
+
+class OnlyDocumented(griffe.Extension):
+    """``self.heads = heads`` says nothing to a reader of the reference; an attribute with a docstring does."""
+
+    def on_class_members(self, *, cls: griffe.Class, **_: object) -> None:
+        for name, member in list(cls.members.items()):
+            if "instance-attribute" in member.labels and not member.has_docstring:
+                cls.del_member(name)
 
 
 def subjects() -> list[str]:
@@ -49,6 +59,13 @@ def from_root(text: str) -> str:
     for name, page in PAGES.items():
         text = text.replace(f"]({name}", f"]({page}")
     return text
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """The way back: a page's links to files of the root."""
+    for name, page in PAGES.items():
+        markdown = markdown.replace(f"](../{name}", f"]({page}")
+    return markdown
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

@@ -1,6 +1,7 @@
 """What pages show beside their code agrees with the code."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,7 @@ from crate_mae.analysis.quantities import QUANTITIES
 from crate_mae.cli import main
 from crate_mae.theory.checks import ALL
 from tests.datasets.conftest import write
-from tests.documentation.pages import ROOT
+from tests.documentation.pages import PAGES, ROOT, name
 
 DOCS = ROOT / "docs"
 
@@ -24,8 +25,8 @@ def test_every_recipe_is_in_the_table() -> None:
 
 
 def test_every_quantity_has_its_row() -> None:
-    for name in QUANTITIES:
-        assert f"`{name}`" in text("look-inside.md")
+    for quantity in QUANTITIES:
+        assert f"`{quantity}`" in text("look-inside.md")
 
 
 def test_every_claim_has_its_row() -> None:
@@ -34,13 +35,21 @@ def test_every_claim_has_its_row() -> None:
 
 
 def test_figures_are_there_and_small() -> None:
-    shown = {name for page in DOCS.glob("*.md") for name in re.findall(r"\]\((images/[^)]+)\)", page.read_text())}
+    shown = {file for page in DOCS.glob("*.md") for file in re.findall(r"\]\((images/[^)]+)\)", page.read_text())}
     assert len(shown) >= 9
-    for name in shown:
-        assert 0 < (DOCS / name).stat().st_size < 300_000, name
+    for file in shown:
+        assert 0 < (DOCS / file).stat().st_size < 300_000, file
 
 
-def test_what_a_bad_image_looks_like(tmp_path, monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_its_links_lead_to_files_also_outside_the_site(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?://|#)([^)#\s]+)", re.sub(r"`[^`]*`", "", page.read_text())):
+        assert (page.parent / target).is_file(), target
+
+
+def test_what_a_bad_image_looks_like(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     for number in range(4):
         write(tmp_path / "photos" / str(2019 + number % 2) / f"IMG_{number:04d}.jpg", number)
