@@ -132,7 +132,7 @@ def _probing(page: Path, ran: list[Ran], names: Names) -> None:
         for words in line.strip("┃ ").split("┃"):
             assert words.strip() in ran[1].printed
     assert Path("runs/photos/layers.png").is_file()
-    made = {file.name for file in Path("runs/demo/checkpoints/best/probe/digits").iterdir()}
+    made = {file.name for file in Path("runs/demo/probe/digits").iterdir()}
     assert made == {"features", "layers.png", "probe.json", "strengths.png"}
 
 

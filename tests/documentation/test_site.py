@@ -1,5 +1,6 @@
 """``make docs`` builds a site without a warning, that asks nothing of the network."""
 
+import fcntl
 import functools
 import http.server
 import importlib.util
@@ -23,13 +24,17 @@ WIDTHS = {"wide": 1280, "narrow": 390}
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as ``make docs`` builds it: any warning stops it."""
-    out = tmp_path_factory.mktemp("site")
-    words = [sys.executable, "-W", "ignore", "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)]
-    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    built = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert built.returncode == 0, built.stdout + built.stderr
-    assert "WARNING" not in built.stderr
+    """The site, built as ``make docs`` builds it: any warning stops it. The processes of a test run share it."""
+    base = tmp_path_factory.getbasetemp()
+    out = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "site"
+    with out.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (out / "sitemap.xml").is_file():
+            words = [sys.executable, "-W", "ignore", "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)]
+            environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+            built = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True)
+            assert built.returncode == 0, built.stdout + built.stderr
+            assert "WARNING" not in built.stderr
     return out
 
 
