@@ -39,7 +39,7 @@ class ItoProcess:
     drift: Field
     """b(x, t), of x's shape."""
     diffusion: Callable[[Tensor, float], Tensor | float]
-    """Sigma(x, t): a number g(t) for g I, with x of any shape, or matrices ``(*b, m, m)`` for x of shape ``(*b, m)``."""
+    """Sigma(x, t): g(t) for g I, with x of any shape, or matrices ``(*b, m, m)`` for x of shape ``(*b, m)``."""
     horizon: float
     """T."""
 
