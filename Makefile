@@ -1,6 +1,7 @@
 # make demo     install and see CRATE-MAE work on data that needs no download
 # make test     install what testing needs and run the suite; make test-all adds what is marked slow
 # make lint     format and style by ruff, types by mypy
+# make docs     the documentation as a site: open site/index.html
 # make install  the environment alone
 PYTHON ?= python3
 BIN := .venv/bin
@@ -8,7 +9,7 @@ BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 
-.PHONY: install demo test test-all lint clean
+.PHONY: install demo test test-all lint docs clean
 
 install: .venv/installed
 demo: .venv/installed
@@ -21,8 +22,10 @@ lint: .venv/installed-lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+docs: .venv/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 clean:
-	rm -rf .venv runs build dist
+	rm -rf .venv runs build dist site
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "crate-mae needs Python 3.11 or later: make PYTHON=/path/to/it")'
@@ -35,4 +38,7 @@ clean:
 	touch $@
 .venv/installed-lint: .venv/installed
 	$(PIP) -e '.[lint]'
+	touch $@
+.venv/installed-docs: .venv/installed
+	$(PIP) -e '.[docs]'
 	touch $@

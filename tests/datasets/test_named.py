@@ -105,6 +105,12 @@ MAKE = {
 }
 
 
+def test_every_named_set_is_made_here_and_documented() -> None:
+    assert MAKE.keys() | {"digits"} == NAMED.keys()
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+    assert all(f"`{name}`" in page for name in NAMED)
+
+
 def labels(source: ImageSource) -> list[int | None]:
     return [source.label(index) for index in range(len(source))]
 

@@ -18,7 +18,7 @@ def soft_impute(
     stages: int = 12,
     iterations: int = 30,
 ) -> Float[Tensor, "d N"]:
-    """argmin_M 1/2 ||visible * (X - M)||_F^2 + lambda ||M||_*, by repeated soft-thresholding of singular values.
+    """``argmin_M 1/2 ||visible * (X - M)||_F^2 + lambda ||M||_*``, by repeated soft-thresholding of singular values.
 
         M <- S_lambda(visible * X + (1 - visible) * M)
 

@@ -39,7 +39,7 @@ class ItoProcess:
     drift: Field
     """b(x, t), of x's shape."""
     diffusion: Callable[[Tensor, float], Tensor | float]
-    """Sigma(x, t): a number g(t) for g I, with x of any shape, or matrices (*b, m, m) for x of shape (*b, m)."""
+    """Sigma(x, t): g(t) for g I, with x of any shape, or matrices ``(*b, m, m)`` for x of shape ``(*b, m)``."""
     horizon: float
     """T."""
 
@@ -50,7 +50,7 @@ class ItoProcess:
 def time_reversal(process: ItoProcess, score: Field) -> ItoProcess:
     """The process whose law at t is that of ``process`` at T - t   (eq:backward_general_diffusion).
 
-    drift: [-b + div Psi + Psi s](x, T - t); diffusion: Sigma(x, T - t). ``score`` is on the process's own clock.
+    drift: ``[-b + div Psi + Psi s](x, T - t)``; diffusion: Sigma(x, T - t). ``score`` is on the process's own clock.
     """
     horizon = process.horizon
 
@@ -66,7 +66,7 @@ def probability_flow(process: ItoProcess, score: Field) -> Field:
 
 
 def reverse_probability_flow(process: ItoProcess, score: Field) -> Field:
-    """The velocity [-b + 1/2 div Psi + 1/2 Psi s](x, T - t)   (eq:backward_general_diffusion_ode, with T - t in b)."""
+    """The velocity ``[-b + 1/2 div Psi + 1/2 Psi s](x, T - t)`` (eq:backward_general_diffusion_ode, T - t in b)."""
     forward = probability_flow(process, score)
     return lambda x, t: -forward(x, process.horizon - t)
 

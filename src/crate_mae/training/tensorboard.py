@@ -5,7 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from crate_mae.errors import UserError
+from crate_mae.errors import missing_extra
 
 
 class Board:
@@ -17,9 +17,7 @@ class Board:
             try:
                 from torch.utils.tensorboard import SummaryWriter
             except ImportError:
-                raise UserError(
-                    "--tensorboard needs the package tensorboard; pip install 'crate-mae[tensorboard]' brings it."
-                ) from None
+                raise missing_extra("--tensorboard", "tensorboard") from None
             # What was written of steps that a kill has undone is hidden.
             self.writer = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1 if step else 0)
 
