@@ -17,7 +17,7 @@ ORDER = [  # each may import those before it
     ["analysis"],
     ["training"],
     ["recipes"],
-    ["demo", "inspection", "reproduce"],
+    ["bench", "demo", "inspection", "reproduce"],
     ["cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}

@@ -10,7 +10,7 @@ import tyro
 
 from crate_mae.cli.data import data_check, data_pack
 from crate_mae.cli.looking import complete, convert, demo, inspect, models, reproduce, theory
-from crate_mae.cli.measuring import evaluate, predict, probe
+from crate_mae.cli.measuring import bench, evaluate, predict, probe
 from crate_mae.cli.training import finetune, plan, pretrain
 from crate_mae.errors import UserError
 
@@ -28,6 +28,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "convert": convert,
     "theory": theory,
     "reproduce": reproduce,
+    "bench": bench,
     "data pack": data_pack,
     "data check": data_check,
 }

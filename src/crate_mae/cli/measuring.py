@@ -1,4 +1,4 @@
-"""Verbs that measure a trained model on images."""
+"""Verbs that measure: a trained model on images, and how fast everything is."""
 
 import sys
 import warnings
@@ -175,3 +175,26 @@ def predict(
     if bad:
         print(f"crate-mae: {len(bad)} of {len(source)} images can't be read.", file=sys.stderr)
         sys.exit(1)
+
+
+def bench(
+    out: Path = Path("runs/bench"),
+    quick: bool = False,
+    only: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
+) -> None:
+    """Measure how fast everything is: a table of ratios, each taken in one run on this machine.
+
+    Contestants take turns; medians over the rounds and their quartiles are printed. The whole takes half an hour on two
+    cores. Leave the machine alone while it runs.
+
+    Args:
+        out: Folder for bench.json and bench.md.
+        quick: Fewer rounds and smaller sizes, in three minutes: to see that it works, not to publish.
+        only: Some rows alone; may be given again.
+    """
+    from rich.console import Console
+
+    from crate_mae.bench.command import run
+
+    words = ["crate-mae bench", *(["--quick"] if quick else []), *(f"--only {name}" for name in only)]
+    run(out, quick, only, " ".join(words), Console())
