@@ -15,7 +15,6 @@ from crate_mae.bench.table import Row, at_most
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.zoo import model_config
 
-
 MIDDLE = model_config("crate_mae_tiny", depth=6)
 
 
