@@ -16,6 +16,7 @@ from crate_mae.errors import UserError
 from crate_mae.tokens import Size
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+ORIENTATION = 0x0112  # the EXIF field; 1 is upright, from 5 on the picture lies on its side
 
 
 def read(
@@ -48,6 +49,8 @@ def read(
 def _upright(image: Image.Image) -> Image.Image:
     image.load()
     try:
+        if image.format == "JPEG" and image.getexif().get(ORIENTATION, 1) == 1:
+            return image  # where most pictures end: the other way copies
         return ImageOps.exif_transpose(image)
     except (OSError, SyntaxError, ValueError, struct.error):  # a damaged EXIF block in a sound picture
         return image.copy()

@@ -25,7 +25,6 @@ from crate_mae.tokens import Size
 Box = tuple[int, int, int, int]  # left, top, right, bottom
 ASPECTS = (3 / 4, 4 / 3)
 TRIES = 10
-ORIENTATION = 0x0112  # the EXIF field; from 5 on the picture lies on its side
 FLIP = Image.Transpose.FLIP_LEFT_RIGHT
 
 
@@ -149,7 +148,7 @@ def resized_crop(image: Image.Image, box: Box, size: Size) -> Image.Image:
 
 def _upright_size(opened: Image.Image) -> tuple[int, int]:
     try:
-        on_its_side = opened.getexif().get(ORIENTATION, 1) >= 5
+        on_its_side = opened.getexif().get(images.ORIENTATION, 1) >= 5
     except Exception:  # a damaged EXIF block; the picture is then taken as it lies
         on_its_side = False
     return opened.size[::-1] if on_its_side else opened.size
