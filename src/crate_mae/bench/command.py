@@ -3,13 +3,13 @@
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from crate_mae.bench import encoding, memory, pictures, probing, processes, rates, scaling, start, steps
+from crate_mae.bench import encoding, memory, pictures, probing, processes, race, rates, scaling, start, steps
 from crate_mae.bench.machine import machine
 from crate_mae.bench.table import Row, markdown, on_terminal
 from crate_mae.errors import UserError
@@ -41,16 +41,27 @@ GROUPS: dict[str, Group] = {
 """By the name that --only takes."""
 
 
-def run(out: Path, quick: bool, only: tuple[str, ...], words: str, console: Console) -> list[Row]:
-    """Measure, print the table, and write bench.json and bench.md to the folder ``out``."""
+def chosen(only: tuple[str, ...]) -> dict[str, Group]:
+    """The groups of these names, or all of them where none is given."""
     for name in only:
         if name not in GROUPS:
             raise UserError(f"there is no row {name}; choose from {', '.join(GROUPS)}.")
+    return {name: GROUPS[name] for name in only or GROUPS}
+
+
+def racing(data_root: Path | None) -> dict[str, Group]:
+    """The race, with the images of named sets there."""
+    whole, quick = (replace(sizes, data_root=data_root) for sizes in (race.WHOLE, race.QUICK))
+    return {"race": Group(race.rows, whole, quick)}
+
+
+def run(out: Path, quick: bool, groups: dict[str, Group], words: str, console: Console) -> list[Row]:
+    """Measure, print the table, and write bench.json and bench.md to the folder ``out``."""
     out.mkdir(parents=True, exist_ok=True)
     place, found, spent = machine(), {}, {}
     console.print(", ".join(f"{name} {value}" for name, value in place.items()), highlight=False, soft_wrap=True)
-    for name in only or GROUPS:
-        group, began = GROUPS[name], time.perf_counter()
+    for name, group in groups.items():
+        began = time.perf_counter()
         found[name] = list(group.rows(group.quick if quick else group.whole, console))
         spent[name] = round(time.perf_counter() - began, 1)
         write(out, found, spent, place, words)  # what is there stays where a later row fails

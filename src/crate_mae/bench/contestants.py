@@ -1,9 +1,10 @@
 """Who takes part: this project, the paper's listing, and transformers' models, each with the images it is given."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -82,14 +83,11 @@ def listing(work: Work) -> Trainee:
     return Trainee(lambda: model(work.images, work.masks), optimiser)
 
 
-def transformers_mae(work: Work) -> Trainee:
-    """transformers' ViTMAE of the same encoder width, depth and images, its decoder as He et al. have it at Base.
-
-    Its optimiser is the fused AdamW, which its own Trainer takes.
-    """
+def transformers_model(c: ModelConfig, seed: int, mask_ratio: float = 0.75) -> Any:
+    """transformers' ViTMAE for the same images, with an encoder of the same shape; at Base it is He et al.'s."""
     from transformers import ViTMAEConfig, ViTMAEForPreTraining
 
-    c = work.config
+    he = he_mae(c)
     config = ViTMAEConfig(
         hidden_size=c.dim,
         num_hidden_layers=c.depth,
@@ -98,14 +96,35 @@ def transformers_mae(work: Work) -> Trainee:
         image_size=c.image_size[0],
         patch_size=c.patch_size[0],
         num_channels=c.channels,
-        decoder_hidden_size=2 * c.dim // 3,
-        decoder_num_hidden_layers=max(2 * c.depth // 3, 1),
-        decoder_num_attention_heads=c.heads if (2 * c.dim // 3) % 16 else 16,
-        decoder_intermediate_size=8 * c.dim // 3,
-        mask_ratio=work.mask_ratio,
+        decoder_hidden_size=he.decoder_dim,
+        decoder_num_hidden_layers=he.decoder_depth,
+        decoder_num_attention_heads=he.decoder_heads,
+        decoder_intermediate_size=4 * he.decoder_dim,
+        mask_ratio=mask_ratio,
     )
-    torch.manual_seed(2)
-    model = ViTMAEForPreTraining(config).train()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return ViTMAEForPreTraining(config).train()
+
+
+def he_mae(config: ModelConfig) -> ModelConfig:
+    """Our ViT-MAE for the same images, with an encoder of the same shape; at Base it is He et al.'s."""
+    dim = 2 * config.dim // 3
+    return model_config(
+        "vit_mae_base_he",
+        dim=config.dim,
+        depth=config.depth,
+        heads=config.heads,
+        decoder_dim=dim,
+        decoder_depth=max(2 * config.depth // 3, 1),
+        decoder_heads=config.heads if dim % 16 else 16,
+        **{name: getattr(config, name) for name in ("image_size", "patch_size", "channels", "mean", "std")},
+    )
+
+
+def transformers_mae(work: Work) -> Trainee:
+    """transformers' ViTMAE with the fused AdamW, which its own Trainer takes."""
+    model = transformers_model(work.config, 2, work.mask_ratio)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.05, fused=True)
     return Trainee(lambda: model(work.images).loss, optimiser)
 
@@ -115,11 +134,6 @@ TRAINEES: dict[str, Callable[[Work], Trainee]] = {OURS: ours, LISTING: listing, 
 
 def has_transformers() -> bool:
     return find_spec("transformers") is not None
-
-
-def visible(work: Work) -> Work:
-    """The same work for an encoder that sees the visible patches alone."""
-    return replace(work, config=replace(work.config, encoder_sees="visible"))
 
 
 def encoders(work: Work) -> dict[str, Callable[[], Tensor]]:

@@ -15,13 +15,13 @@ from crate_mae.bench.contestants import (
     TRANSFORMERS,
     Work,
     has_transformers,
+    he_mae,
     ours,
 )
 from crate_mae.bench.harness import Laps, Run, Spread, race
 from crate_mae.bench.machine import SGEMM, Sgemm, sgemm
 from crate_mae.bench.table import Goal, Row, at_least
 from crate_mae.models.config import ModelConfig
-from crate_mae.models.zoo import model_config
 
 VISIBLE, OWN_VIT = "crate-mae, visible", "own ViT-MAE"
 
@@ -124,22 +124,6 @@ def form_rows(sizes: FormSizes, console: Console) -> Iterator[Row]:
             note=", ".join(f"{who} {sizes.batch / laps.spread(who).middle:.1f} images/s" for who in (VISIBLE, other)),
             seconds={who: laps.spread(who) for who in (VISIBLE, other)},
         )
-
-
-def he_mae(config: ModelConfig) -> ModelConfig:
-    """He et al.'s ViT-MAE for the same images, with an encoder of the same shape; at Base it is theirs."""
-    return model_config(
-        "vit_mae_base_he",
-        dim=config.dim,
-        depth=config.depth,
-        heads=config.heads,
-        decoder_dim=2 * config.dim // 3,
-        decoder_depth=max(2 * config.depth // 3, 1),
-        decoder_heads=config.heads if (2 * config.dim // 3) % 16 else 16,
-        image_size=config.image_size,
-        patch_size=config.patch_size,
-        channels=config.channels,
-    )
 
 
 def size_in_words(config: ModelConfig) -> str:
