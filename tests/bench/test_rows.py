@@ -31,6 +31,7 @@ from crate_mae.bench.contestants import LISTING, OURS, TRANSFORMERS, Trainee, Wo
 from crate_mae.bench.harness import Laps
 from crate_mae.bench.machine import SGEMM, Sgemm
 from crate_mae.bench.table import Row
+from crate_mae.cli import measuring
 from crate_mae.theory.rates import project
 from crate_mae.training.probe import STRENGTHS
 from tests.bench.tiny import CONFIG
@@ -39,6 +40,9 @@ from tests.bench.tiny import CONFIG
 @pytest.fixture(autouse=True)
 def _small_products(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "SIDES", (32, 64))
+
+
+SMALL = replace(steps.SMALL_WHOLE, config=CONFIG, batches=(2,), rounds=1, sgemm_seconds=0.01)
 
 
 def quiet() -> Console:
@@ -60,7 +64,9 @@ def no_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_training_steps() -> None:
-    rows = list(steps.rows(steps.Sizes(CONFIG, (2,), rounds=2, sgemm_seconds=0.01), quiet()))
+    rows = list(
+        steps.rows(replace(steps.BASE_WHOLE, config=CONFIG, batches=(2,), rounds=2, sgemm_seconds=0.01), quiet())
+    )
     check(rows, 3)
     assert [row.against for row in rows[:2]] == [LISTING, TRANSFORMERS]
     for row in rows[:2]:
@@ -69,7 +75,7 @@ def test_training_steps() -> None:
 
 
 def test_the_small_model_and_the_forms(no_transformers: None) -> None:
-    check(list(steps.small_rows(steps.Sizes(CONFIG, (2,), rounds=1, sgemm_seconds=0.01), quiet())), 2)
+    check(list(steps.rows(SMALL, quiet())), 2)
     *rows, missing = steps.form_rows(steps.FormSizes(CONFIG, 2, 1), quiet())
     check(rows, 2)
     assert (missing.result, missing.note) == (None, "not run: install transformers")
@@ -206,7 +212,7 @@ def test_racers_with_the_same_weights_are_the_same() -> None:
 
 
 def test_what_is_written(tmp_path: Path) -> None:
-    groups = {"small": command.Group(steps.small_rows, None, steps.Sizes(CONFIG, (2,), 1, 0.01))}
+    groups = {"small": command.Group(steps.rows, None, SMALL)}
     command.run(tmp_path / "new", True, groups, "crate-mae bench --quick", quiet())
     content = json.loads((tmp_path / "new" / "bench.json").read_text())
     assert content.keys() == {"command", "machine", "seconds", "rows"}
@@ -221,6 +227,9 @@ def test_what_is_written(tmp_path: Path) -> None:
 
 
 def test_rows_by_name() -> None:
+    assert f"alone: {', '.join(command.GROUPS)}." in " ".join(measuring.bench.__doc__.split())
+    explained = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
+    assert all(f"| `{name}` |" in explained for name in command.GROUPS)
     assert list(command.chosen(("start", "base"))) == ["start", "base"]
     assert list(command.chosen(())) == list(command.GROUPS)
     with pytest.raises(UserError, match="there is no row strat; choose from base"):

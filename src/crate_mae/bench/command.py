@@ -29,7 +29,7 @@ GROUPS: dict[str, Group] = {
     "base": Group(steps.rows, steps.BASE_WHOLE, steps.BASE_QUICK),
     "memory": Group(memory.rows, memory.Sizes(), memory.Sizes(batches=(4,))),
     "encoding": Group(encoding.rows, encoding.WHOLE, encoding.QUICK),
-    "small": Group(steps.small_rows, steps.SMALL_WHOLE, steps.SMALL_QUICK),
+    "small": Group(steps.rows, steps.SMALL_WHOLE, steps.SMALL_QUICK),
     "forms": Group(steps.form_rows, steps.FORMS_WHOLE, steps.FORMS_QUICK),
     "rates": Group(rates.rows, rates.WHOLE, rates.QUICK),
     "probe": Group(probing.rows, probing.WHOLE, probing.QUICK),

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from crate_mae import __version__
+from crate_mae.data.checking import processors
 
 SIDES = (1024, 2048, 3072)
 """Square products that are tried; the best one is the machine's rate."""
@@ -53,7 +54,7 @@ def machine() -> dict[str, Any]:
     """What the numbers hold for."""
     return {
         "cpu": cpu_name(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": processors(),
         "threads": torch.get_num_threads(),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
         "system": f"{platform.system()} {platform.release()}",
@@ -74,13 +75,14 @@ def cpu_name() -> str:
 
 
 def commit() -> str:
-    """The commit of the source, with a + where files differ from it; "unknown" where there is no repository."""
-    folder = Path(__file__).parent
+    """The commit of the source, with a + where files differ from it; "unknown" where it is in no repository."""
+    folder = Path(__file__).parents[1]
 
     def git(*words: str) -> str:
         return subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=True).stdout.strip()
 
     try:
+        git("ls-files", "--error-unmatch", "__init__.py")
         return git("rev-parse", "--short=10", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"

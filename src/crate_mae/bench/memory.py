@@ -8,11 +8,11 @@ see, such as the buffers of the matrix products, but also what an earlier step l
 """
 
 import json
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -101,7 +101,17 @@ def peak(trainee: Trainee) -> Peak:
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     moments = [value for state in trainee.optimiser.state.values() for value in state.values()]
     state = sum(tensor.nbytes for tensor in (*parameters, *gradients, *moments))
-    return Peak(most, state, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    return Peak(most, state, resident_peak())
+
+
+def resident_peak() -> int:
+    """The most bytes of this process that were in memory at once; 0 where the system does not tell.
+
+    Not ``getrusage``, which for a new process starts at the size of the one that started it.
+    """
+    file = Path("/proc/self/status")
+    lines = file.read_text().splitlines() if file.exists() else []
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 def in_a_process_of_its_own(name: str, config: ModelConfig, batch: int) -> Peak:

@@ -49,7 +49,12 @@ DIGITS = Course(
     "digits",
     model_config(
         "crate_mae_tiny",
-        image_size=(8, 8), patch_size=(2, 2), channels=1, dim=192, depth=2, heads=6,
+        image_size=(8, 8),
+        patch_size=(2, 2),
+        channels=1,
+        dim=192,
+        depth=2,
+        heads=6,
         mean=(0.305,),
         std=(0.376,),
     ),

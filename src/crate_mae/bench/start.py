@@ -25,7 +25,7 @@ class Sizes:
     rounds: int = 9
 
 
-WHOLE, QUICK = Sizes(), Sizes(rounds=3)
+WHOLE, QUICK = Sizes(), Sizes(rounds=2)
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:

@@ -1,6 +1,6 @@
 """Training steps: Base at 224 px and a model of a CPU's size, and what share of the machine's own rate they reach."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rich.console import Console
@@ -31,13 +31,19 @@ class Sizes:
     config: ModelConfig
     batches: tuple[int, ...]
     rounds: int
+    against: Mapping[str, Goal]
+    """The others, and how many times as fast as each it should be."""
+    share: Goal | None = None
+    """Of sgemm's rate."""
     sgemm_seconds: float = 0.5
 
 
-BASE_WHOLE = Sizes(BASE, batches=(16, 32), rounds=5)
-BASE_QUICK = Sizes(BASE, batches=(4,), rounds=2, sgemm_seconds=0.2)
-SMALL_WHOLE = Sizes(CPU_SIZED, batches=(128,), rounds=15)
-SMALL_QUICK = Sizes(CPU_SIZED, batches=(128,), rounds=3, sgemm_seconds=0.2)
+BASE_WHOLE = Sizes(
+    BASE, (16, 32), rounds=5, against={LISTING: at_least(1.35), TRANSFORMERS: at_least(1.0)}, share=at_least(0.92)
+)
+BASE_QUICK = replace(BASE_WHOLE, batches=(4,), rounds=2, sgemm_seconds=0.2)
+SMALL_WHOLE = Sizes(CPU_SIZED, (128,), rounds=15, against={LISTING: at_least(1.5)})
+SMALL_QUICK = replace(SMALL_WHOLE, rounds=3, sgemm_seconds=0.2)
 
 
 def share(laps: Laps, name: str, flops: float, best: Sgemm) -> Spread:
@@ -46,18 +52,17 @@ def share(laps: Laps, name: str, flops: float, best: Sgemm) -> Spread:
     return Spread.of([(flops / a) / (best.flops / b) for a, b in zip(own, machine, strict=True)])
 
 
-def rows(sizes: Sizes, console: Console, goals: dict[str, Goal] | None = None) -> Iterator[Row]:
-    """Base: against the listing and transformers, and the share of sgemm's rate."""
-    goals = {LISTING: at_least(1.35), TRANSFORMERS: at_least(1.0)} if goals is None else goals
+def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    """A step against the others' for each batch, and its share of sgemm's rate."""
     best = sgemm(sizes.sgemm_seconds)
     for batch in sizes.batches:
         work = Work(sizes.config, batch)
-        wanted = [name for name in (OURS, *goals) if name != TRANSFORMERS or has_transformers()]
+        wanted = [name for name in (OURS, *sizes.against) if name != TRANSFORMERS or has_transformers()]
         contestants: dict[str, Run] = {name: TRAINEES[name](work) for name in wanted}
         what = f"training step, {size_in_words(sizes.config)}, batch {batch}"
         laps = race(what, contestants | {SGEMM: best}, sizes.rounds, console)
         reached = share(laps, OURS, work.step_flops, best)
-        for other, goal in goals.items():
+        for other, goal in sizes.against.items():
             if other not in laps.seconds:
                 yield Row(what, other, None, goal=goal, note=MISSING)
                 continue
@@ -77,17 +82,12 @@ def rows(sizes: Sizes, console: Console, goals: dict[str, Goal] | None = None) -
             "the machine's own, same run",
             reached,
             unit="",
-            goal=at_least(0.92) if TRANSFORMERS in goals else None,
+            goal=sizes.share,
             note=f"{work.step_flops / 1e9:.0f} GFLOP a step; sgemm {best.side} at "
             f"{best.flops / laps.spread(SGEMM).middle / 1e9:.0f} GFLOP/s",
             seconds={name: laps.spread(name) for name in (OURS, SGEMM)},
             details={"step_flops": work.step_flops, "sgemm_flops": best.flops, "sgemm_side": best.side},
         )
-
-
-def small_rows(sizes: Sizes, console: Console) -> Iterator[Row]:
-    """A model of a CPU's size: against the listing."""
-    yield from rows(sizes, console, {LISTING: at_least(1.5)})
 
 
 @dataclass(frozen=True)
