@@ -17,7 +17,7 @@ ORDER = [  # each may import those before it
     ["analysis"],
     ["training"],
     ["recipes"],
-    ["completing", "demo", "inspection", "reproduce"],
+    ["bench", "completing", "demo", "inspection", "reproduce"],
     ["cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}

@@ -5,10 +5,10 @@ The names below are all that most users need; each is imported when it is first 
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from crate_mae.errors import UserError as UserError
     from crate_mae.estimator import CrateFeatures as CrateFeatures
     from crate_mae.models.autoencoder import Completion as Completion
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from crate_mae.models.zoo import create_model as create_model
     from crate_mae.models.zoo import load as load
     from crate_mae.tokens import random_mask as random_mask
-
-__version__ = version("crate-mae")
 
 _HOMES = {
     "Classifier": "models.classifier",
@@ -45,6 +43,10 @@ __all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("crate-mae")
     if name not in _HOMES:
         raise AttributeError(f"module 'crate_mae' has no attribute {name!r}")
     return getattr(import_module(f"crate_mae.{_HOMES[name]}"), name)

@@ -16,6 +16,7 @@ from crate_mae.errors import UserError
 from crate_mae.tokens import Size
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+ORIENTATION = 0x0112  # the EXIF field; 1 is upright, from 5 on the picture lies on its side
 
 
 def read(
@@ -50,6 +51,8 @@ def read(
 def _upright(image: Image.Image) -> Image.Image:
     image.load()
     try:
+        if image.format == "JPEG" and image.getexif().get(ORIENTATION, 1) == 1:
+            return image  # where most pictures end: the other way copies
         return ImageOps.exif_transpose(image)
     except (OSError, SyntaxError, ValueError, struct.error):  # a damaged EXIF block in a sound picture
         return image.copy()
@@ -57,7 +60,7 @@ def _upright(image: Image.Image) -> Image.Image:
 
 def in_mode(image: Image.Image, mode: str) -> Image.Image:
     """The picture in mode L, RGB or RGBA, on white where it was transparent and L and RGB are not."""
-    if image.mode == mode and not image.info:  # nothing in it can make a colour transparent
+    if image.mode == mode and ("A" in mode or "transparency" not in image.info):
         return image
     if image.mode.startswith(("I", "F")):
         image = _eight_bits(image)
@@ -91,8 +94,8 @@ def to_tensor(image: Image.Image, channels: int, size: Size) -> Float[Tensor, "c
     height, width = size
     if image.size != (width, height):
         image = image.resize((width, height), Image.Resampling.BICUBIC)
-    pixels = torch.from_numpy(np.array(image)).reshape(height, width, channels)
-    return pixels.permute(2, 0, 1).contiguous().float().div_(255)  # planes first: the rest is then twice as fast
+    planes = b"".join(image.tobytes("raw", band) for band in image.getbands())  # Pillow takes them apart quickest
+    return torch.frombuffer(bytearray(planes), dtype=torch.uint8).view(channels, height, width).float().div_(255)
 
 
 def from_tensor(pixels: Float[Tensor, "c H W"]) -> Image.Image:

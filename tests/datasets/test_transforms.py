@@ -9,9 +9,10 @@ import torch
 from PIL import Image
 
 from crate_mae import UserError
+from crate_mae.data import transforms
 from crate_mae.data.folders import Folder
 from crate_mae.data.source import ImageSource, Pictures
-from crate_mae.data.transforms import Augmentation, Evaluation, crop_box, sample_generator
+from crate_mae.data.transforms import Augmentation, Evaluation, crop_box, resized_crop, sample_generator
 from crate_mae.vision import torchvision
 from tests.conftest import small_model
 from tests.datasets.conftest import picture, write
@@ -62,20 +63,32 @@ def test_a_crop_of_the_smallest_pictures(size: tuple[int, int]) -> None:
         assert 0 <= top < bottom <= size[1]
 
 
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_a_resized_crop_is_torchvisions(channels: int) -> None:
+    """Shrunk, enlarged, and one side each; torchvision crops and resizes by Pillow."""
+    image = picture(0, (60, 40)).convert({1: "L", 3: "RGB", 4: "RGBA"}[channels])
+    for box in [(0, 0, 60, 40), (3, 5, 13, 15), (7, 0, 57, 9), (59, 39, 60, 40)]:
+        left, top, right, bottom = box
+        place = (top, left, bottom - top, right - left)
+        expected = torchvision.transforms.functional.resized_crop(image, *place, (12, 24))
+        found = resized_crop(image, box, (12, 24))
+        assert (found.mode, found.size) == (expected.mode, expected.size)
+        np.testing.assert_allclose(np.asarray(found, dtype=int), np.asarray(expected, dtype=int), atol=1)
+
+
 def test_the_parts_of_the_augmentation() -> None:
-    source = one(picture(0, (60, 40)))
+    image = picture(0, (60, 40))
     for seed in range(40):
         draws = torch.rand(24, generator=sample_generator(seed), dtype=torch.float64).tolist()
-        box = crop_box((60, 40), (0.08, 1.0), draws[:-2])
-        expected = picture(0, (60, 40)).resize((24, 12), Image.Resampling.BILINEAR, box=box)
+        expected = resized_crop(image, crop_box((60, 40), (0.08, 1.0), draws[:-2]), (12, 24))
         if draws[-2] < 0.5:
             expected = expected.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         transform = Augmentation((12, 24), 3, *PLAIN, randaugment=None)
-        found = transform(source, 0, sample_generator(seed))
+        found = transform(one(image), 0, sample_generator(seed))
         np.testing.assert_allclose(found.numpy() * 255, np.asarray(expected).transpose(2, 0, 1), atol=1e-3)
         torch.manual_seed(int(draws[-1] * 2**32))
         expected = torchvision.transforms.RandAugment(2, 14)(expected)
-        found = Augmentation((12, 24), 3, *PLAIN)(source, 0, sample_generator(seed))
+        found = Augmentation((12, 24), 3, *PLAIN)(one(image), 0, sample_generator(seed))
         np.testing.assert_allclose(found.numpy() * 255, np.asarray(expected).transpose(2, 0, 1), atol=1e-3)
 
 
@@ -108,6 +121,14 @@ def test_the_generator_differs_in_each_number_and_their_order() -> None:
     assert len({torch.rand((), generator=sample_generator(*key)).item() for key in keys}) == len(keys)
 
 
+def sizes_before_resizing(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    sizes: list[tuple[int, int]] = []
+    monkeypatch.setattr(
+        transforms, "resized_crop", lambda image, *place: (sizes.append(image.size), resized_crop(image, *place))[1]
+    )
+    return sizes
+
+
 def test_a_large_jpeg_is_decoded_small_and_looks_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that lies on its side: the box is drawn upright."""
     y, x = np.mgrid[:900, :1200] / 1200
@@ -118,11 +139,7 @@ def test_a_large_jpeg_is_decoded_small_and_looks_the_same(tmp_path: Path, monkey
     image.save(tmp_path / "a.jpg", quality=95)
     image.save(tmp_path / "b.jpg", quality=95, exif=exif)
     source, transform = Folder(tmp_path, None), Augmentation((32, 48), 3, *PLAIN, randaugment=None)
-    sizes = []
-    plain = Image.Image.resize
-    monkeypatch.setattr(
-        Image.Image, "resize", lambda self, *args, **kw: (sizes.append(self.size), plain(self, *args, **kw))[1]
-    )
+    sizes = sizes_before_resizing(monkeypatch)
     for index in range(2):
         upright = source.read(index)
         full = one(upright)
@@ -139,10 +156,7 @@ def test_a_long_jpeg_on_its_side_is_not_decoded_too_small(tmp_path: Path, monkey
     exif = Image.Exif()
     exif[0x0112] = 6
     picture(0, (1280, 160)).save(tmp_path / "a.jpg", exif=exif)  # upright 160 wide: a quarter would be 40
-    sizes, plain = [], Image.Image.resize
-    monkeypatch.setattr(
-        Image.Image, "resize", lambda self, *args, **kw: (sizes.append(self.size), plain(self, *args, **kw))[1]
-    )
+    sizes = sizes_before_resizing(monkeypatch)
     transform = Augmentation((32, 48), 3, *PLAIN, crop_area=(1.0, 1.0), randaugment=None)
     transform(Folder(tmp_path, None), 0, sample_generator(0))
     assert sizes == [(80, 640)]

@@ -4,13 +4,15 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import make_dataclass
 from difflib import get_close_matches
+from typing import Annotated, Any, Union
 
 import tyro
 
 from crate_mae.cli.data import data_check, data_pack
 from crate_mae.cli.looking import convert, demo, inspect, models, reproduce, theory
-from crate_mae.cli.measuring import evaluate, predict, probe
+from crate_mae.cli.measuring import bench, evaluate, predict, probe
 from crate_mae.cli.sharing import push
 from crate_mae.cli.training import finetune, plan, pretrain
 from crate_mae.cli.using import complete, embed, export
@@ -33,6 +35,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "push": push,
     "theory": theory,
     "reproduce": reproduce,
+    "bench": bench,
     "data pack": data_pack,
     "data check": data_check,
 }
@@ -52,7 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with warnings.catch_warnings():
             warnings.filterwarnings("always", category=UserWarning)
             warnings.showwarning = lambda message, *_, **__: print(f"crate-mae: note: {message}", file=sys.stderr)
-            tyro.extras.subcommand_cli_from_dict(VERBS, prog="crate-mae", description=about, args=words)
+            if words and words[0] in VERBS:
+                tyro.cli(VERBS[words[0]], prog=f"crate-mae {words[0]}", args=words[1:])
+            else:
+                tyro.cli(_list_of_verbs(), prog="crate-mae", description=about, args=words)
     except UserError as error:
         _end(f"crate-mae: error: {error}", 2)
     except BrokenPipeError:  # the reader, such as head, has seen enough
@@ -62,6 +68,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _end(f"crate-mae: error: {error.filename}: {error.strerror}; choose another place.", 2)
     except KeyboardInterrupt:
         _end("crate-mae: stopped.", 130)
+
+
+def _list_of_verbs() -> Any:
+    """All verbs without their arguments, for the help: to look into the arguments of each takes longer than all else.
+
+    Each is an empty dataclass with the verb's words, which tyro takes for a subcommand.
+    """
+    verbs = []
+    for name, verb in VERBS.items():
+        about = {"__doc__": (verb.__doc__ or "").split("Args:")[0]}
+        verbs.append(Annotated[make_dataclass(verb.__name__, [], namespace=about), tyro.conf.subcommand(name)])
+    return Union[tuple(verbs)]  # noqa: UP007
 
 
 def _end(words: str, code: int) -> None:

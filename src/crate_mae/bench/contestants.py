@@ -1,0 +1,164 @@
+"""Who takes part: this project, the paper's listing, and transformers' models, each with the images it is given."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from crate_mae import vision  # noqa: F401  before transformers
+from crate_mae.bench.listing import listing_of
+from crate_mae.models.autoencoder import MaskedAutoencoder
+from crate_mae.models.config import ModelConfig
+from crate_mae.models.zoo import model_config
+from crate_mae.tokens import random_mask
+from crate_mae.training.cost import Pass
+from crate_mae.training.objectives import Completing
+from crate_mae.training.optim import adamw
+
+OURS, LISTING, TRANSFORMERS = "crate-mae", "listing", "transformers"
+MISSING = "not run: install transformers"
+
+
+@dataclass(frozen=True)
+class Work:
+    """A model's shape, and images and masks of it: the same for every contestant."""
+
+    config: ModelConfig
+    batch: int
+    mask_ratio: float = 0.75
+
+    @cached_property
+    def images(self) -> Tensor:
+        shape = (self.batch, self.config.channels, *self.config.image_size)
+        return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+
+    @cached_property
+    def masks(self) -> Tensor:
+        generator = torch.Generator().manual_seed(1)
+        return random_mask(self.batch, self.config.num_patches, self.mask_ratio, generator)
+
+    @property
+    def step_flops(self) -> int:
+        """Of the matrix products of one training step with ISTA folded, forward and backward."""
+        return Pass(self.config, self.batch, self.mask_ratio).step_flops(gradient_checkpointing=False)
+
+    def model(self) -> MaskedAutoencoder:
+        return MaskedAutoencoder(self.config, torch.Generator().manual_seed(2))
+
+
+BASE = model_config("crate_mae_base")
+CPU_SIZED = model_config("crate_mae_tiny", dim=192, depth=6, heads=6, image_size=(32, 32), patch_size=(4, 4))
+"""d 192, 6 + 6 layers, 65 tokens."""
+
+
+@dataclass(frozen=True)
+class Trainee:
+    """A training step: forward, backward, AdamW."""
+
+    loss: Callable[[], Tensor]
+    optimiser: torch.optim.Optimizer
+
+    def __call__(self) -> None:
+        self.loss().backward()
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+
+
+def ours(work: Work) -> Trainee:
+    """As a run of this project trains."""
+    objective = Completing(work.model())
+    labels = torch.full((work.batch,), -1)
+    optimiser = adamw(objective.model, learning_rate=1e-4, weight_decay=0.05)
+    return Trainee(lambda: objective(work.images, labels, work.masks), optimiser)
+
+
+def listing(work: Work) -> Trainee:
+    """The listing as its reader would train it: AdamW as PyTorch gives it, without asking for more."""
+    model = listing_of(work.model())
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.05)
+    return Trainee(lambda: model(work.images, work.masks), optimiser)
+
+
+def transformers_model(c: ModelConfig, seed: int, mask_ratio: float = 0.75) -> Any:
+    """transformers' ViTMAE for the same images, with an encoder of the same shape; at Base it is He et al.'s."""
+    from transformers import ViTMAEConfig, ViTMAEForPreTraining
+
+    he = he_mae(c)
+    config = ViTMAEConfig(
+        hidden_size=c.dim,
+        num_hidden_layers=c.depth,
+        num_attention_heads=c.heads,
+        intermediate_size=4 * c.dim,
+        image_size=c.image_size[0],
+        patch_size=c.patch_size[0],
+        num_channels=c.channels,
+        decoder_hidden_size=he.decoder_dim,
+        decoder_num_hidden_layers=he.decoder_depth,
+        decoder_num_attention_heads=he.decoder_heads,
+        decoder_intermediate_size=4 * he.decoder_dim,
+        mask_ratio=mask_ratio,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return ViTMAEForPreTraining(config).train()
+
+
+def he_mae(config: ModelConfig) -> ModelConfig:
+    """Our ViT-MAE for the same images, with an encoder of the same shape; at Base it is He et al.'s."""
+    dim = 2 * config.dim // 3
+    return model_config(
+        "vit_mae_base_he",
+        dim=config.dim,
+        depth=config.depth,
+        heads=config.heads,
+        decoder_dim=dim,
+        decoder_depth=max(2 * config.depth // 3, 1),
+        decoder_heads=config.heads if dim % 16 else 16,
+        **{name: getattr(config, name) for name in ("image_size", "patch_size", "channels", "mean", "std")},
+    )
+
+
+def transformers_mae(work: Work) -> Trainee:
+    """transformers' ViTMAE with the fused AdamW, which its own Trainer takes."""
+    model = transformers_model(work.config, 2, work.mask_ratio)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.05, fused=True)
+    return Trainee(lambda: model(work.images).loss, optimiser)
+
+
+TRAINEES: dict[str, Callable[[Work], Trainee]] = {OURS: ours, LISTING: listing, TRANSFORMERS: transformers_mae}
+
+
+def has_transformers() -> bool:
+    return find_spec("transformers") is not None
+
+
+def encoders(work: Work) -> dict[str, Callable[[], Tensor]]:
+    """From images to the encoder's tokens, for features."""
+    model = work.model().eval()
+    plain = listing_of(model).eval()
+    found: dict[str, Callable[[], Tensor]] = {
+        OURS: lambda: model.encode(work.images),
+        LISTING: lambda: plain.encode(plain.patchify(work.images)),
+    }
+    if has_transformers():
+        from transformers import ViTConfig, ViTModel
+
+        c = work.config
+        vit = ViTModel(
+            ViTConfig(
+                hidden_size=c.dim,
+                num_hidden_layers=c.depth,
+                num_attention_heads=c.heads,
+                intermediate_size=4 * c.dim,
+                image_size=c.image_size[0],
+                patch_size=c.patch_size[0],
+                num_channels=c.channels,
+            ),
+            add_pooling_layer=False,
+        ).eval()
+        found[TRANSFORMERS] = lambda: vit(work.images).last_hidden_state
+    return found

@@ -1,0 +1,57 @@
+"""Encoding images without gradients, for features: against the listing and transformers' ViT encoder."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from rich.console import Console
+
+from crate_mae.bench.contestants import BASE, LISTING, MISSING, OURS, TRANSFORMERS, Work, encoders
+from crate_mae.bench.harness import race
+from crate_mae.bench.machine import SGEMM, sgemm
+from crate_mae.bench.steps import share, size_in_words
+from crate_mae.bench.table import Row, at_least
+from crate_mae.models.config import ModelConfig
+from crate_mae.training.cost import Layers
+
+
+@dataclass(frozen=True)
+class Sizes:
+    config: ModelConfig = BASE
+    batch: int = 16
+    rounds: int = 9
+    sgemm_seconds: float = 0.5
+
+
+WHOLE, QUICK = Sizes(), Sizes(batch=4, rounds=3, sgemm_seconds=0.2)
+
+
+def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    work = Work(sizes.config, sizes.batch)
+    what = f"encoding, {size_in_words(sizes.config)}, batch {sizes.batch}"
+    best = sgemm(sizes.sgemm_seconds)
+    with torch.no_grad():
+        laps = race(what, {**encoders(work), SGEMM: best}, sizes.rounds, console)
+    flops = encoding_flops(sizes.config, sizes.batch)
+    for other, goal in {LISTING: at_least(1.5), TRANSFORMERS: at_least(3.3)}.items():
+        if other not in laps.seconds:
+            yield Row(what, "transformers' ViT", None, goal=goal, note=MISSING)
+            continue
+        yield Row(
+            what,
+            "transformers' ViT" if other == TRANSFORMERS else other,
+            laps.speedup(OURS, other),
+            goal=goal,
+            note=", ".join(f"{name} {sizes.batch / laps.spread(name).middle:.1f} images/s" for name in (OURS, other)),
+            sgemm_share=share(laps, OURS, flops, best),
+            seconds={name: laps.spread(name) for name in (OURS, other, SGEMM)},
+            details={"flops": flops},
+        )
+
+
+def encoding_flops(config: ModelConfig, batch: int) -> int:
+    """Of the embedding and the encoder's layers with ISTA folded beforehand."""
+    layers = Layers(config, decodes=False, images=batch, tokens=1 + config.num_patches)
+    folding = layers.count * config.dim**3 if layers.folds else 0
+    embedding = 2 * batch * config.num_patches * config.patch_pixels * config.dim
+    return layers.products().forward_flops - 2 * folding + embedding

@@ -1,0 +1,132 @@
+"""Peak memory of a training step, each contestant in a process of its own.
+
+What counts is the most bytes that live at once in torch's allocator during a step, beyond what lives before it: torch's
+profiler reports every block that is taken and given back, those within a kernel too. Weights, gradients and Adam's
+state are there before the step (gradients are set to zero, not let go), so all that is counted comes on top of them.
+This number is the same each time. The process's resident peak stands beside it: it has what torch's allocator does not
+see, such as the buffers of the matrix products, but also what an earlier step left behind.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch.profiler import ProfilerActivity, profile
+
+from crate_mae.bench.contestants import (
+    BASE,
+    LISTING,
+    MISSING,
+    OURS,
+    TRAINEES,
+    TRANSFORMERS,
+    Trainee,
+    Work,
+    has_transformers,
+)
+from crate_mae.bench.harness import Spread
+from crate_mae.bench.table import Row, at_most
+from crate_mae.models.config import ModelConfig
+from crate_mae.progress import progress
+
+
+@dataclass(frozen=True)
+class Sizes:
+    config: ModelConfig = BASE
+    batches: tuple[int, ...] = (16, 32)
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Bytes."""
+
+    above: int
+    """The most at once beyond weights, gradients and Adam's state."""
+    state: int
+    """Weights, gradients and Adam's state."""
+    resident: int
+    """The process's resident peak, of everything."""
+
+
+def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    names = [name for name in TRAINEES if name != TRANSFORMERS or has_transformers()]
+    for batch in sizes.batches:
+        peaks: dict[str, Peak] = {}
+        with progress(f"memory, batch {batch}", len(names), console) as advance:
+            for name in names:
+                peaks[name] = in_a_process_of_its_own(name, sizes.config, batch)
+                advance(name)
+        for other, goal in ((LISTING, at_most(0.55)), (TRANSFORMERS, None)):
+            what = f"peak memory of a training step, batch {batch}"
+            if other not in peaks:
+                yield Row(what, other, None, note=MISSING)
+                continue
+            ratio = peaks[OURS].above / peaks[other].above
+            pair = {name: peaks[name] for name in (OURS, other)}
+            yield Row(
+                what,
+                other,
+                Spread.of([ratio]),
+                goal=goal,
+                note="beyond weights, gradients and Adam's state",
+                peak_bytes={name: peak.above for name, peak in pair.items()},
+                details={"peaks": {name: asdict(peak) for name, peak in pair.items()}},
+            )
+
+
+def peak(trainee: Trainee) -> Peak:
+    """Of one training step, after one that makes gradients and Adam's state."""
+
+    def step() -> None:
+        trainee.loss().backward()
+        trainee.optimiser.step()
+        trainee.optimiser.zero_grad(set_to_none=False)
+
+    step()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
+        step()
+    assert watched.profiler is not None
+    events = [event for event in watched.profiler.kineto_results.events() if event.name() == "[memory]"]
+    live = most = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        live += event.nbytes()
+        most = max(most, live)
+    parameters = [parameter for group in trainee.optimiser.param_groups for parameter in group["params"]]
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    moments = [value for state in trainee.optimiser.state.values() for value in state.values()]
+    state = sum(tensor.nbytes for tensor in (*parameters, *gradients, *moments))
+    return Peak(most, state, resident_peak())
+
+
+def resident_peak() -> int:
+    """The most bytes of this process that were in memory at once; 0 where the system does not tell.
+
+    Not ``getrusage``, which for a new process starts at the size of the one that started it.
+    """
+    file = Path("/proc/self/status")
+    lines = file.read_text().splitlines() if file.exists() else []
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+
+
+def in_a_process_of_its_own(name: str, config: ModelConfig, batch: int) -> Peak:
+    """``peak`` in a fresh interpreter with as many threads."""
+    asked = {"name": name, "config": config.to_dict(), "batch": batch, "threads": torch.get_num_threads()}
+    command = [sys.executable, "-m", __name__, json.dumps(asked)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return Peak(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def main(asked: dict[str, Any]) -> None:
+    torch.set_num_threads(asked["threads"])
+    work = Work(ModelConfig.from_dict(asked["config"]), asked["batch"])
+    print(json.dumps(asdict(peak(TRAINEES[asked["name"]](work)))))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

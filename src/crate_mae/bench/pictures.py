@@ -1,0 +1,102 @@
+"""The image pipeline, from a JPEG file to a normalised tensor with RandAugment, against decoding alone.
+
+Both go through the same loader and the same processes; who decodes alone hands on a single number for each picture. The
+JPEGs are made here: 500 x 375, with the 1 / f spectrum of photographs, at quality 90.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from PIL import Image
+from rich.console import Console
+from torch import Tensor
+
+from crate_mae.bench.harness import Run, race
+from crate_mae.bench.table import Row, at_least
+from crate_mae.data.folders import Folder
+from crate_mae.data.loader import Samples, training_batches
+from crate_mae.data.source import ImageSource
+from crate_mae.data.transforms import Augmentation, Transform
+from crate_mae.models.config import IMAGENET_MEAN, IMAGENET_STD
+
+PIPELINE, DECODING = "pipeline", "decoding alone"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    pictures: int = 256
+    width: int = 500
+    height: int = 375
+    size: int = 224
+    batch: int = 32
+    workers: tuple[int, ...] = (0, 2)
+    rounds: int = 9
+
+
+WHOLE, QUICK = Sizes(), Sizes(pictures=96, rounds=3)
+
+
+class Decoding(Transform):
+    """The picture decoded, in full and in colour, with nothing more than Pillow needs, and then thrown away."""
+
+    def __call__(self, source: ImageSource, index: int, generator: torch.Generator) -> Float[Tensor, "c H W"]:
+        stored = source.stored(index)
+        assert isinstance(stored, bytes)
+        with Image.open(BytesIO(stored)) as opened:
+            opened.load()
+        return torch.zeros(self.channels, 1, 1)
+
+
+def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    shape = (sizes.size, sizes.size), 3, IMAGENET_MEAN, IMAGENET_STD
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(sizes.pictures):
+            photo(number, sizes.width, sizes.height).save(Path(folder) / f"{number:04d}.jpg", quality=90)
+        source = Folder(Path(folder), None)
+        samples = {
+            PIPELINE: Samples(source, Augmentation(*shape), num_patches=196),
+            DECODING: Samples(source, Decoding(*shape), num_patches=196),
+        }
+        steps = range(sizes.pictures // sizes.batch)
+        for workers in sizes.workers:
+
+            def read(name: str, workers: int = workers) -> None:
+                for _ in training_batches(samples[name], sizes.batch, steps, workers=workers):
+                    pass
+
+            way = f"{sizes.width} x {sizes.height} JPEG to {sizes.size} px with RandAugment"
+            contestants: dict[str, Run] = {name: partial(read, name) for name in samples}
+            laps = race(f"pictures, {words(workers)}", contestants, sizes.rounds, console)
+            count = len(steps) * sizes.batch
+            yield Row(
+                f"image pipeline, {way}, {words(workers)}",
+                "decoding alone, same processes",
+                laps.speedup(PIPELINE, DECODING),
+                goal=at_least(0.6),
+                note=", ".join(f"{name} {count / laps.spread(name).middle:.0f} images/s" for name in samples),
+                seconds=laps.spreads(),
+            )
+
+
+def words(workers: int) -> str:
+    return f"{workers} worker processes" if workers else "in the process itself"
+
+
+def photo(seed: int, width: int, height: int) -> Image.Image:
+    """Noise whose amplitude falls as 1 / f in every direction, as that of photographs does; the colours go together."""
+    rng = np.random.default_rng(seed)
+    across, down = np.fft.rfftfreq(width), np.fft.fftfreq(height)
+    frequency = np.hypot(down[:, None], across[None, :])
+    frequency[0, 0] = np.inf
+    spectrum = np.fft.rfft2(rng.normal(size=(3, height, width))) / frequency
+    planes = np.fft.irfft2(spectrum, s=(height, width))
+    mixed = np.einsum("ij,jhw->hwi", np.array([[1, 0.2, 0.1], [1, 0, 0], [1, -0.1, 0.2]]), planes)
+    values = 120 + 55 * (mixed - mixed.mean()) / mixed.std()
+    return Image.fromarray(values.clip(0, 255).astype(np.uint8))

@@ -1,0 +1,117 @@
+"""The probe's sweep over six C against six separate scikit-learn fits with the same features, tol and max_iter.
+
+Standardised float32 features of ten Gaussian classes. Their spectrum is that of a network's features (variances that
+fall as i^-1.6) or, as the case that is easiest for scikit-learn, flat.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+from rich.console import Console
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+
+from crate_mae.bench.harness import race
+from crate_mae.bench.table import Row, at_most
+from crate_mae.training.logistic import MAX_ITER, TOL, logistic_path
+from crate_mae.training.probe import STRENGTHS
+
+CLASSES = 10
+SPECTRA = {"flat": 0.0, "i^-1.6": 1.6}
+SWEEP, SEPARATE = "sweep", "scikit-learn"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    samples: int = 50_000
+    dim: int = 768
+    spectra: tuple[str, ...] = ("flat", "i^-1.6")
+    rounds: dict[str, int] | None = None
+    """By spectrum; one where it does not say. What is slow there is scikit-learn."""
+
+
+WHOLE = Sizes(rounds={"flat": 3})
+QUICK = Sizes(samples=5_000, dim=192, spectra=("flat",))
+
+
+@dataclass(frozen=True)
+class Data:
+    train: Float[np.ndarray, "n d"]
+    train_labels: Int[np.ndarray, " n"]
+    test: Float[np.ndarray, "m d"]
+    test_labels: Int[np.ndarray, " m"]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What one C gave on one side."""
+
+    C: float
+    iterations: int
+    converged: bool
+    accuracy: float
+    """On the test images, in per cent."""
+
+
+def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    for spectrum in sizes.spectra:
+        data = made(sizes.samples, sizes.dim, SPECTRA[spectrum])
+        fits: dict[str, list[Fitted]] = {}
+        contestants = {
+            SWEEP: lambda data=data, fits=fits: fits.update({SWEEP: sweep(data)}),
+            SEPARATE: lambda data=data, fits=fits: fits.update({SEPARATE: separate(data)}),
+        }
+        rounds = (sizes.rounds or {}).get(spectrum, 1)
+        label = f"probe sweep, {spectrum} spectrum"
+        laps = race(label, contestants, rounds, console, warm_up=0)
+        apart = max(abs(a.accuracy - b.accuracy) for a, b in zip(fits[SWEEP], fits[SEPARATE], strict=True))
+        cut = {name: [fit.C for fit in side if not fit.converged] for name, side in fits.items()}
+        words = "; ".join(f"{name} not converged at C {values}" for name, values in cut.items() if values)
+        yield Row(
+            f"probe sweep over six C, {sizes.samples:,} x {sizes.dim}, {spectrum} spectrum",
+            "six scikit-learn fits",
+            laps.speedup(SEPARATE, SWEEP),
+            goal=at_most(0.4),
+            note=f"accuracies at most {apart:.2f} points apart; {words or 'all fits converged on both sides'}",
+            seconds=laps.spreads(),
+            details={"fits": {name: [asdict(fit) for fit in side] for name, side in fits.items()}},
+        )
+
+
+def separate(data: Data, tol: float = TOL, max_iter: int = MAX_ITER) -> list[Fitted]:
+    """Six fits that know nothing of each other."""
+    found = []
+    for C in STRENGTHS:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ConvergenceWarning)
+            model = LogisticRegression(C=C, tol=tol, max_iter=max_iter).fit(data.train, data.train_labels)
+        accuracy = 100 * model.score(data.test, data.test_labels)
+        found.append(Fitted(C, int(model.n_iter_[0]), not caught, accuracy))
+    return found
+
+
+def sweep(data: Data, tol: float = TOL, max_iter: int = MAX_ITER) -> list[Fitted]:
+    """The same six along one path."""
+    path = logistic_path(data.train, data.train_labels, STRENGTHS, tol, max_iter)
+    return [
+        Fitted(fit.C, fit.iterations, fit.converged, 100 * fit.model.score(data.test, data.test_labels)) for fit in path
+    ]
+
+
+def made(samples: int, dim: int, decay: float) -> Data:
+    """Gaussian classes in a random basis, with variances that fall as i^-decay, and a fifth more for testing."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, CLASSES, samples + samples // 5)
+    means = 3 / dim**0.5 * rng.normal(size=(CLASSES, dim)).astype(np.float32)
+    values = rng.standard_normal((len(labels), dim), dtype=np.float32)
+    values += means[labels]
+    values *= np.arange(1, dim + 1, dtype=np.float32) ** (-decay / 2)
+    basis = np.linalg.qr(rng.normal(size=(dim, dim)))[0].astype(np.float32)
+    values = values @ basis
+    scaler = StandardScaler().fit(values[:samples])
+    train, test = scaler.transform(values[:samples]), scaler.transform(values[samples:])
+    return Data(train, labels[:samples], test, labels[samples:])

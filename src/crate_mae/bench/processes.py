@@ -1,0 +1,108 @@
+"""Two processes on a core each against one process on one core, both with the same global batch (DDP, gloo).
+
+Every lap is a fresh start of all processes, each held to a core of its own and to one thread; what is timed, within,
+are training steps after one that warms up.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from crate_mae.bench.contestants import CPU_SIZED, Work
+from crate_mae.bench.harness import Laps
+from crate_mae.bench.table import Row, at_least
+from crate_mae.errors import UserError
+from crate_mae.models.config import ModelConfig
+from crate_mae.progress import progress
+from crate_mae.training.distributed import join, joined
+from crate_mae.training.objectives import Completing
+from crate_mae.training.optim import adamw
+
+
+@dataclass(frozen=True)
+class Sizes:
+    config: ModelConfig = CPU_SIZED
+    batch: int = 256
+    """Of all processes together."""
+    steps: int = 5
+    rounds: int = 3
+
+
+WHOLE, QUICK = Sizes(), Sizes(steps=1, rounds=1)
+
+
+def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    what = f"two processes, one core each, d {sizes.config.dim}, global batch {sizes.batch}"
+    against = "one process on one core"
+    cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
+    if len(cores) < 2:
+        yield Row(what, against, None, goal=at_least(1.85), note="not run: needs two cores, on Linux")
+        return
+    laps = Laps({"one": [], "two": []})
+    with progress("processes", sizes.rounds, console) as advance:
+        for _ in range(sizes.rounds):
+            for name, world in (("one", 1), ("two", 2)):
+                laps.seconds[name].append(start(sizes, cores[:world]))
+            advance()
+    yield Row(
+        what,
+        against,
+        laps.speedup("two", "one"),
+        goal=at_least(1.85),
+        note=", ".join(
+            f"{name} {sizes.steps * sizes.batch / laps.spread(name).middle:.0f} images/s" for name in laps.seconds
+        ),
+        seconds=laps.spreads(),
+    )
+
+
+def start(sizes: Sizes, cores: list[int]) -> float:
+    """Seconds of so many steps in as many processes as cores."""
+    asked = {"config": sizes.config.to_dict(), "batch": sizes.batch, "steps": sizes.steps, "cores": cores}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(len(cores))]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, "-m", __name__, json.dumps(asked)], env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise UserError(f"the processes of the measurement failed: {done.stderr.strip().splitlines()[-1]}")
+    return float(done.stdout.split()[-1])
+
+
+def main(asked: dict[str, Any]) -> None:
+    with joined("cpu") as processes:
+        os.sched_setaffinity(0, {asked["cores"][processes.rank]})
+        torch.set_num_threads(1)
+        work = Work(ModelConfig.from_dict(asked["config"]), asked["batch"])
+        share = slice(processes.rank, None, processes.world)
+        images, masks = work.images[share], work.masks[share]
+        labels = torch.full((len(images),), -1)
+        objective = Completing(work.model())
+        together = join(objective, processes)
+        optimiser = adamw(objective.model, learning_rate=1e-4, weight_decay=0.05)
+
+        def step() -> None:
+            together(images, labels, masks).backward()
+            optimiser.step()
+            optimiser.zero_grad()
+
+        step()
+        processes.wait()
+        began = time.perf_counter()
+        for _ in range(asked["steps"]):
+            step()
+        processes.wait()
+        if processes.is_main:
+            print(time.perf_counter() - began, flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,76 @@
+"""What a training step costs against depth, tokens and batch: time should follow the count of operations.
+
+Of all points of a sweep, the line through zero that fits seconds to operations best (in relative error); the result is
+how far the farthest point lies from it, of the medians over the rounds; the spread is that of single rounds.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from rich.console import Console
+
+from crate_mae.bench.contestants import Work, ours
+from crate_mae.bench.harness import Run, Spread, race
+from crate_mae.bench.table import Row, at_most
+from crate_mae.models.config import ModelConfig
+from crate_mae.models.zoo import model_config
+
+MIDDLE = model_config("crate_mae_tiny", depth=6)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    config: ModelConfig = MIDDLE
+    """The point that the sweeps go through: d 384, 6 + 6 layers, 197 tokens."""
+    batch: int = 16
+    depths: tuple[int, ...] = (2, 4, 8, 12, 24)
+    """Of encoder and decoder each."""
+    sides: tuple[int, ...] = (7, 10, 14, 20, 28)
+    """Patches across and down: 50 to 785 tokens with the class token."""
+    batches: tuple[int, ...] = (8, 16, 32, 64, 128)
+    rounds: int = 3
+
+
+WHOLE, QUICK = Sizes(), Sizes(depths=(2, 12), sides=(7, 14), batches=(8, 16), rounds=1)
+
+
+def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    patch = sizes.config.patch_size[0]
+    sweeps = {
+        "depth": {
+            depth: Work(replace(sizes.config, depth=depth, decoder_depth=depth), sizes.batch) for depth in sizes.depths
+        },
+        "tokens": {
+            1 + side**2: Work(replace(sizes.config, image_size=(side * patch, side * patch)), sizes.batch)
+            for side in sizes.sides
+        },
+        "batch": {batch: Work(sizes.config, batch) for batch in sizes.batches},
+    }
+    for name, works in sweeps.items():
+        contestants: dict[str, Run] = {str(point): ours(work) for point, work in works.items()}
+        laps = race(f"cost against {name}", contestants, sizes.rounds, console)
+        per_flop = {
+            point: [seconds / work.step_flops for seconds in laps.seconds[str(point)]] for point, work in works.items()
+        }
+        middle = {point: Spread.of(values).middle for point, values in per_flop.items()}
+        farthest = 100 * deviation(list(middle.values()))
+        each = Spread.of([100 * deviation(list(values)) for values in zip(*per_flop.values(), strict=True)])
+        yield Row(
+            f"cost against {name} {min(works)} to {max(works)}, d {sizes.config.dim}",
+            "the FLOP count",
+            Spread(farthest, min(farthest, each.low), max(farthest, each.high)),
+            unit="%",
+            goal=at_most(15),
+            note="farthest from linear; GFLOP/s: "
+            + ", ".join(f"{point}: {1e-9 / value:.0f}" for point, value in middle.items()),
+            seconds=laps.spreads(),
+            details={"step_flops": {str(point): work.step_flops for point, work in works.items()}},
+        )
+
+
+def deviation(per_flop: list[float]) -> float:
+    """How far the farthest point lies from the best line through zero: max |t_i / (c f_i) - 1| with the best c.
+
+    With r_i = t_i / f_i that c is in the middle of the extremes, and the result (max r - min r) / (max r + min r).
+    """
+    return (max(per_flop) - min(per_flop)) / (max(per_flop) + min(per_flop))

@@ -1,0 +1,51 @@
+"""How long it takes to start: fresh interpreters, one after the other."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from rich.console import Console
+
+from crate_mae.bench.harness import Run, race
+from crate_mae.bench.table import Row, at_most
+
+COMMANDS = {
+    "python -c pass": ["-c", "pass"],
+    "crate-mae --help": ["-m", "crate_mae", "--help"],
+    "import torch": ["-c", "import torch"],
+    "import crate_mae": ["-c", "import crate_mae"],
+    "from crate_mae import *": ["-c", "from crate_mae import *"],
+}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    rounds: int = 9
+
+
+WHOLE, QUICK = Sizes(), Sizes(rounds=2)
+
+
+def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    contestants: dict[str, Run] = {name: partial(start, words) for name, words in COMMANDS.items()}
+    laps = race("start", contestants, sizes.rounds, console)
+    for name, other, bound, note in (
+        ("crate-mae --help", "python -c pass", 0.3, "torch is not imported"),
+        ("import crate_mae", "import torch", 0.5, "names are imported when first used"),
+        ("from crate_mae import *", "import torch", 0.5, "every public name"),
+    ):
+        yield Row(
+            f"start: {name}",
+            f"{other}: seconds more",
+            laps.difference(name, other),
+            unit="s",
+            goal=at_most(bound),
+            note=note,
+            seconds={each: laps.spread(each) for each in (name, other)},
+        )
+
+
+def start(words: list[str]) -> None:
+    subprocess.run([sys.executable, *words], check=True, capture_output=True)

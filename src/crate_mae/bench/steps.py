@@ -1,0 +1,130 @@
+"""Training steps: Base at 224 px and a model of a CPU's size, and what share of the machine's own rate they reach."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from rich.console import Console
+
+from crate_mae.bench.contestants import (
+    BASE,
+    CPU_SIZED,
+    LISTING,
+    MISSING,
+    OURS,
+    TRAINEES,
+    TRANSFORMERS,
+    Work,
+    has_transformers,
+    he_mae,
+    ours,
+)
+from crate_mae.bench.harness import Laps, Run, Spread, race
+from crate_mae.bench.machine import SGEMM, Sgemm, sgemm
+from crate_mae.bench.table import Goal, Row, at_least
+from crate_mae.models.config import ModelConfig
+
+VISIBLE, OWN_VIT = "crate-mae, visible", "own ViT-MAE"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    config: ModelConfig
+    batches: tuple[int, ...]
+    rounds: int
+    against: Mapping[str, Goal]
+    """The others, and how many times as fast as each it should be."""
+    share: Goal | None = None
+    """Of sgemm's rate."""
+    sgemm_seconds: float = 0.5
+
+
+BASE_WHOLE = Sizes(
+    BASE, (16, 32), rounds=5, against={LISTING: at_least(1.35), TRANSFORMERS: at_least(1.0)}, share=at_least(0.92)
+)
+BASE_QUICK = replace(BASE_WHOLE, batches=(4,), rounds=2, sgemm_seconds=0.2)
+SMALL_WHOLE = Sizes(CPU_SIZED, (128,), rounds=15, against={LISTING: at_least(1.5)})
+SMALL_QUICK = replace(SMALL_WHOLE, rounds=3, sgemm_seconds=0.2)
+
+
+def share(laps: Laps, name: str, flops: float, best: Sgemm) -> Spread:
+    """The rate of a contestant that does so many operations, over that of the machine's products, round by round."""
+    own, machine = laps.seconds[name], laps.seconds[SGEMM]
+    return Spread.of([(flops / a) / (best.flops / b) for a, b in zip(own, machine, strict=True)])
+
+
+def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    """A step against the others' for each batch, and its share of sgemm's rate."""
+    best = sgemm(sizes.sgemm_seconds)
+    for batch in sizes.batches:
+        work = Work(sizes.config, batch)
+        wanted = [name for name in (OURS, *sizes.against) if name != TRANSFORMERS or has_transformers()]
+        contestants: dict[str, Run] = {name: TRAINEES[name](work) for name in wanted}
+        what = f"training step, {size_in_words(sizes.config)}, batch {batch}"
+        laps = race(what, contestants | {SGEMM: best}, sizes.rounds, console)
+        reached = share(laps, OURS, work.step_flops, best)
+        for other, goal in sizes.against.items():
+            if other not in laps.seconds:
+                yield Row(what, other, None, goal=goal, note=MISSING)
+                continue
+            speeds = {name: batch / laps.spread(name).middle for name in (OURS, other)}
+            yield Row(
+                what,
+                other,
+                laps.speedup(OURS, other),
+                goal=goal,
+                note=", ".join(f"{name} {speed:.1f} images/s" for name, speed in speeds.items()),
+                sgemm_share=reached,
+                seconds={name: laps.spread(name) for name in (OURS, other, SGEMM)},
+                details={"step_flops": work.step_flops},
+            )
+        yield Row(
+            f"share of sgemm's rate, {what}",
+            "the machine's own, same run",
+            reached,
+            unit="",
+            goal=sizes.share,
+            note=f"{work.step_flops / 1e9:.0f} GFLOP a step; sgemm {best.side} at "
+            f"{best.flops / laps.spread(SGEMM).middle / 1e9:.0f} GFLOP/s",
+            seconds={name: laps.spread(name) for name in (OURS, SGEMM)},
+            details={"step_flops": work.step_flops, "sgemm_flops": best.flops, "sgemm_side": best.side},
+        )
+
+
+@dataclass(frozen=True)
+class FormSizes:
+    config: ModelConfig
+    batch: int
+    rounds: int
+
+
+FORMS_WHOLE = FormSizes(BASE, batch=16, rounds=4)
+FORMS_QUICK = FormSizes(BASE, batch=4, rounds=1)
+
+
+def form_rows(sizes: FormSizes, console: Console) -> Iterator[Row]:
+    """The visible-only form beside the paper's form and ViT-MAE, ours and transformers'."""
+    work = Work(sizes.config, sizes.batch)
+    seen = replace(work, config=replace(sizes.config, encoder_sees="visible"))
+    own_vit = replace(work, config=he_mae(sizes.config))
+    contestants: dict[str, Run] = {VISIBLE: ours(seen), OURS: ours(work), OWN_VIT: ours(own_vit)}
+    if has_transformers():
+        contestants[TRANSFORMERS] = TRAINEES[TRANSFORMERS](work)
+    what = f"training step of the visible-only form, {size_in_words(sizes.config)}, batch {sizes.batch}"
+    laps = race(what, contestants, sizes.rounds, console)
+    words = {OURS: "the paper's form", OWN_VIT: "our ViT-MAE", TRANSFORMERS: "transformers' ViTMAE"}
+    for other, name in words.items():
+        if other not in laps.seconds:
+            yield Row(what, name, None, note=MISSING)
+            continue
+        yield Row(
+            what,
+            name,
+            laps.speedup(VISIBLE, other),
+            goal=at_least(1.5) if other == OURS else None,
+            note=", ".join(f"{who} {sizes.batch / laps.spread(who).middle:.1f} images/s" for who in (VISIBLE, other)),
+            seconds={who: laps.spread(who) for who in (VISIBLE, other)},
+        )
+
+
+def size_in_words(config: ModelConfig) -> str:
+    return f"d {config.dim}, {config.depth}+{config.decoder_depth} layers, {1 + config.num_patches} tokens"

@@ -1,0 +1,103 @@
+"""What a measurement found: rows for the terminal, for Markdown and for JSON."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from rich.table import Table
+
+from crate_mae.bench.harness import Spread
+
+Unit = Literal["x", "s", "", "%"]
+"""Of the result: a ratio of speeds, sizes or times; seconds; a share; a deviation."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the result should be at least, or at most."""
+
+    bound: float
+    at_least: bool
+
+    def met(self, value: float) -> bool:
+        return value >= self.bound if self.at_least else value <= self.bound
+
+
+def at_least(bound: float) -> Goal:
+    return Goal(bound, at_least=True)
+
+
+def at_most(bound: float) -> Goal:
+    return Goal(bound, at_least=False)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One result."""
+
+    what: str
+    against: str
+    result: Spread | None
+    """The median over the rounds and its quartiles; None where it was not run."""
+    unit: Unit = "x"
+    goal: Goal | None = None
+    note: str = ""
+    """A remark, or why it was not run."""
+    sgemm_share: Spread | None = None
+    """The share of the machine's own rate in the same run, counted on the matrix products of the folded form."""
+    seconds: dict[str, Spread] = field(default_factory=dict)
+    """Of each contestant, a round."""
+    peak_bytes: dict[str, int] = field(default_factory=dict)
+    """Of each contestant whose memory was measured: beside weights, gradients and Adam's state."""
+    details: dict[str, Any] = field(default_factory=dict)
+    """Numbers of this row alone."""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the goal was reached; None where there is none, or nothing was run."""
+        return None if self.goal is None or self.result is None else self.goal.met(self.result.middle)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"met": self.met}
+
+    def cells(self) -> list[str]:
+        """What, against, result, spread, goal, whether met, share of sgemm, peak memory, note."""
+        result, share = self.result, self.sgemm_share
+        return [
+            self.what,
+            self.against,
+            "-" if result is None else f"{number(result.middle, self.unit)}",
+            "-" if result is None else f"{number(result.low, '')} to {number(result.high, '')}",
+            "" if self.goal is None else f"{'≥' if self.goal.at_least else '≤'} {number(self.goal.bound, self.unit)}",
+            {True: "yes", False: "no", None: ""}[self.met],
+            "" if share is None else f"{share.middle:.2f}",
+            "; ".join(f"{name} {size / 2**30:.2f} GiB" for name, size in self.peak_bytes.items()),
+            self.note,
+        ]
+
+
+HEAD = ["what", "against", "result", "quartiles", "goal", "met", "of sgemm", "peak memory", "note"]
+
+
+def number(value: float, unit: Unit) -> str:
+    """Three digits and the unit."""
+    digits = f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) < 1 else f"{value:.2f}"
+    return f"{digits} {unit}".strip()
+
+
+def on_terminal(rows: Sequence[Row]) -> Table:
+    table = Table(*HEAD, show_lines=True)
+    for row in rows:
+        table.add_row(*row.cells())
+    return table
+
+
+def markdown(rows: Sequence[Row], machine: dict[str, Any], command: str) -> str:
+    """The table as docs/performance.md has it: with its command, commit and machine."""
+    lines = [f"| {' | '.join(HEAD)} |", f"|{'---|' * len(HEAD)}"]
+    lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row.cells())} |" for row in rows]
+    place = (
+        f"`{command}` at commit {machine['commit']} on {machine['cpu']}, {machine['cores']} cores, "
+        f"{machine['threads']} threads, torch {machine['torch']}."
+    )
+    return "\n".join([place, "", *lines, ""])

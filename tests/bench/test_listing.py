@@ -1,0 +1,50 @@
+"""The listing is the oracle: same weights, same loss, same gradients, same encoding."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from crate_mae.bench.contestants import Work, listing, ours
+from crate_mae.bench.listing import listing_name, listing_of
+from tests.bench.tiny import CONFIG
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("batch", [1, 4], ids=["fewer tokens than dimensions", "more"])
+def test_losses_and_gradients_agree(heads: int, batch: int) -> None:
+    work = Work(replace(CONFIG, heads=heads, decoder_heads=heads), batch)
+    model = work.model().double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)  # no bias and no norm that hides a mistake
+    plain = listing_of(model)
+    images = work.images.double()
+    own, theirs = model(images, work.masks).loss, plain(images, work.masks)
+    torch.testing.assert_close(own, theirs)
+    own.backward()
+    theirs.backward()
+    others = dict(plain.named_parameters())
+    assert {listing_name(name) for name, _ in model.named_parameters()} == others.keys()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(
+            parameter.grad, others[listing_name(name)].grad, msg=lambda text, name=name: f"{name}: {text}"
+        )
+    with torch.no_grad():
+        torch.testing.assert_close(model.encode(images), plain.encode(plain.patchify(images)))
+
+
+def test_the_same_losses_step_by_step() -> None:
+    """In float32, through the optimisers too: the fused AdamW with decay where it belongs, and the plain one."""
+    work = Work(CONFIG, 4)
+    own, theirs = ours(work), listing(work)
+    for group in own.optimiser.param_groups + theirs.optimiser.param_groups:
+        group["weight_decay"] = 0.0
+    losses = []
+    for _ in range(5):
+        losses.append((own.loss().item(), theirs.loss().item()))
+        own()
+        theirs()
+    assert losses[0][0] > losses[-1][0]
+    for a, b in losses:
+        assert a == pytest.approx(b, rel=1e-5)
