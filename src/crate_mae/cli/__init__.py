@@ -11,6 +11,7 @@ import tyro
 from crate_mae.cli.data import data_check, data_pack
 from crate_mae.cli.looking import complete, convert, demo, inspect, models, reproduce, theory
 from crate_mae.cli.measuring import evaluate, predict, probe
+from crate_mae.cli.serving import serve
 from crate_mae.cli.training import finetune, plan, pretrain
 from crate_mae.errors import UserError
 
@@ -25,6 +26,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "predict": predict,
     "inspect": inspect,
     "complete": complete,
+    "serve": serve,
     "convert": convert,
     "theory": theory,
     "reproduce": reproduce,
