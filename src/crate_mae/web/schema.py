@@ -47,9 +47,9 @@ class RequestLimits(BaseModel):
 class QuantityWords(BaseModel):
     """A quantity in words."""
 
-    title: str
-    unit: str
-    definition: str
+    title: str = Field(description="For people.")
+    unit: str = Field(description="Of its numbers.")
+    definition: str = Field(description="One sentence.")
 
 
 class About(BaseModel):
@@ -57,8 +57,8 @@ class About(BaseModel):
 
     version: str = Field(description="Of crate-mae.")
     models: list[ServedModel] = Field(description="One or two; `model` is an index into this list.")
-    samples: list[SampleName]
-    limits: RequestLimits
+    samples: list[SampleName] = Field(description="Pictures to start with.")
+    limits: RequestLimits = Field(description="What a request may ask for.")
     quantities: dict[str, QuantityWords] = Field(description="What `layers` measures, by name.")
     conventions: dict[str, str] = Field(description="The two formulas of an attention map, in words.")
 
@@ -67,7 +67,7 @@ class Completed(BaseModel):
     """A picture whose masked patches were filled in."""
 
     mask: str = Field(description="A 1 for each masked patch and a 0 for each visible one, row by row.")
-    masked_patches: int
+    masked_patches: int = Field(description="How many of them are masked.")
     patches: int = Field(description="N, all of them.")
     error: float | None = Field(
         description="Mean squared error over the masked patches, in normalised units; null where none is masked."

@@ -52,7 +52,7 @@ FILES = {  # what a browser can ask for, and no more
 THUMBNAIL = 160
 PICTURE: dict[str, Any] = {
     "requestBody": {
-        "description": f"The picture's bytes as they are in its file: {', '.join(FORMATS)}. Empty where `sample` is given.",
+        "description": f"The bytes of a picture's file: {', '.join(FORMATS)}. Empty where `sample` is given.",
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
@@ -86,6 +86,7 @@ def create_app(served: Sequence[Served], samples: Mapping[str, Sample], limits: 
         description="Masked completion of images with white-box transformers: complete a picture, and look inside.",
         docs_url=None,  # FastAPI's own pages fetch their scripts from elsewhere
         redoc_url=None,
+        responses={422: PROBLEMS[422]},
     )
     for one in served:
         watch(one.model)
@@ -146,7 +147,7 @@ def _serve_api(app: FastAPI, served: Sequence[Served], samples: Mapping[str, Sam
                 for name in SHOWN
                 for found in [QUANTITIES[name]]
             },
-            conventions=dict(CONVENTIONS),
+            conventions={str(name): words for name, words in CONVENTIONS.items()},
         )
 
     thumbnails = {name: _thumbnail(sample.picture) for name, sample in samples.items()}

@@ -40,7 +40,7 @@ class Workers:
             self._taken -= 1
 
     async def run(self, work: Callable[[], T], deadline: Deadline) -> T:
-        """What ``work`` gives. One whose deadline passes in the queue leaves it; one that runs is stopped soon after."""
+        """What ``work`` gives. Past its deadline it leaves the queue, or is stopped at its next step."""
         try:
             async with asyncio.timeout(deadline.left):
                 await self._free.acquire()

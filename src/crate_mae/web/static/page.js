@@ -19,6 +19,9 @@ const state = {
 
 // --- words ---
 
+// A family is name enough where each model has its own.
+const families = new Set(about.models.map((model) => model.family));
+const short = (index) => (families.size === about.models.length ? about.models[index].family : about.models[index].name);
 const title = (index) => `${about.models[index].family} ${about.models[index].name}`;
 const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 const number = (value, digits = 4) => value.toLocaleString("en", { maximumSignificantDigits: digits });
@@ -75,7 +78,7 @@ class ModelPanel {
     this.model = about.models[index];
     this.completion = $("completion-template").content.cloneNode(true).firstElementChild;
     this.inside = $("inside-template").content.cloneNode(true).firstElementChild;
-    this.completion.querySelector(".name").textContent = `Completed by ${title(index)}`;
+    this.completion.querySelector(".by").textContent = `by ${short(index)}`;
     this.inside.querySelector("h3").textContent = title(index);
     $("stage").insertBefore(this.completion, $("stage").querySelector(".original"));
     $("insides").append(this.inside);
@@ -106,11 +109,11 @@ class ModelPanel {
     const image = this.completion.querySelector("img");
     image.src = answer.completed;
     const error = answer.error === null ? "nothing is masked" : `error ${number(answer.error)}`;
-    image.alt = `${sentence(state.picture.title)}, completed by ${title(this.index)}: ${error}`;
-    this.completion.querySelector(".number").textContent = error;
-    const meaning = "Error: mean squared, over the masked patches, in normalised units.";
-    this.completion.querySelector(".quiet").textContent = answer.caption ? `${meaning} ${sentence(answer.caption)}.` : meaning;
-    this.words = `${title(this.index)}: ${error}`;
+    image.alt = `${sentence(state.picture.title)}, completed by ${short(this.index)}: ${error}`;
+    this.completion.querySelector(".number").textContent = sentence(error);
+    const meaning = answer.error === null ? "" : "mean squared, over the masked patches, in normalised units";
+    this.completion.querySelector(".words").textContent = answer.caption ? `${meaning}; ${answer.caption}` : meaning;
+    this.words = `${short(this.index)}: ${error}`;
     if (revision !== state.revision) return;
     show_ratio(answer.masked_patches, answer.patches);
     const parts = panels.filter((panel) => panel.on && panel.words).map((panel) => panel.words);
@@ -145,7 +148,7 @@ class ModelPanel {
     if (!this.layers) return;
     const rows = Object.entries(about.quantities).map(([name, words]) => {
       const [symbol, raised] = SYMBOLS[name];
-      const head = element("h4", {}, symbol, element("sup", {}, raised), element("span", { class: "quiet" }, ` ${words.title}`));
+      const head = element("h4", {}, symbol, element("sup", {}, raised), element("span", { class: "quiet" }, name === words.title ? "" : ` ${words.title}`));
       const values = this.layers.curves[name];
       if (!values) {
         return element("div", { class: "quantity" }, head,
@@ -157,7 +160,8 @@ class ModelPanel {
         ? "of the entries are not zero: an ordinary layer sets none to zero" : "of the entries are not zero";
       return element("div", { class: "quantity" }, head,
         element("p", { class: "value" }, element("b", {}, text(values[this.layer - 1])), ` ${note}`),
-        curve(values, this.layer - 1, over));
+        curve(values, this.layer - 1, over),
+        element("p", { class: "quiet" }, `layers 1 to ${layers}, from ${text(Math.min(...values))} to ${text(Math.max(...values))}`));
     });
     this.inside.querySelector(".numbers").replaceChildren(...rows);
   }
@@ -213,8 +217,10 @@ function show_original() {
   lifted = URL.createObjectURL(state.originals[index]);
   for (const id of ["under", "original"]) $(id).src = lifted;
   $("original").alt = sentence(state.picture.title);
+  const sizes = new Set(about.models.map((model) => `${model.image_size} ${model.channels}`));
+  $("original-of").textContent = sizes.size > 1 ? `as ${short(index)} takes it` : "";
   const kind = { 1: "gray", 3: "in colour", 4: "with transparency" }[about.models[index].channels];
-  $("original-note").textContent = `${sentence(state.picture.title)}, as the model takes it: ${width} × ${height} pixels, ${kind}.`;
+  $("original-note").textContent = `${sentence(state.picture.title)}, resized for the model: ${width} × ${height} pixels, ${kind}.`;
   for (const part of document.querySelectorAll(".paint, .original")) {
     part.style.setProperty("--shape", `${width} / ${height}`);
     part.classList.toggle("pixelated", Math.max(height, width) <= PIXELATED);
@@ -258,6 +264,7 @@ function open_file(file) {
 /** Everything anew: another picture, or other models. */
 function refresh() {
   panels.forEach((panel) => panel.shape());
+  $("insides").classList.toggle("pair", state.shown.length > 1);
   const deepest = Math.max(...state.shown.map((index) => about.models[index].layers));
   $("layer").max = deepest;
   show_layer();
@@ -331,8 +338,8 @@ const grid = new MaskGrid($("mask"), painted);
 const panels = about.models.map((_, index) => new ModelPanel(index));
 const { upload, pixels, formats } = about.limits;
 $("file-limits").textContent = `${formats.join(", ")} up to ${upload / 1e6} MB and ${pixels / 1e6} megapixels; it stays in memory`;
-$("lead").textContent += " " + about.models.map((model, index) =>
-  `${title(index)}: ${model.parameters.toLocaleString("en")} parameters, ${model.layers} layers, ${model.heads} heads.`).join(" ");
+$("models").append(...about.models.map((model, index) => element("li", {},
+  `${title(index)}: ${model.parameters.toLocaleString("en")} parameters, ${model.layers} encoder layers of ${model.heads} heads, ${model.grid.join(" × ")} patches`)));
 grid.shape(...about.models[0].grid);
 
 for (const { name, title: words } of about.samples) {
@@ -343,7 +350,7 @@ for (const { name, title: words } of about.samples) {
 }
 
 if (about.models.length > 1) {
-  const views = [...about.models.map((_, index) => [title(index), [index]]), ["Side by side", [0, 1]]];
+  const views = [...about.models.map((_, index) => [short(index), [index]]), ["Side by side", [0, 1]]];
   views.forEach(([words, shown], place) => {
     const radio = element("input", { type: "radio", name: "view", value: place });
     radio.checked = shown.length > 1;
