@@ -79,7 +79,7 @@ class ModelPanel {
     this.completion = $("completion-template").content.cloneNode(true).firstElementChild;
     this.inside = $("inside-template").content.cloneNode(true).firstElementChild;
     this.completion.querySelector(".by").textContent = `by ${short(index)}`;
-    this.inside.querySelector("h3").textContent = title(index);
+    this.inside.querySelector("h3").textContent = short(index);
     $("stage").insertBefore(this.completion, $("stage").querySelector(".original"));
     $("insides").append(this.inside);
     this.layers = null;
@@ -144,7 +144,8 @@ class ModelPanel {
   showNumbers() {
     const { family, layers } = this.model;
     this.inside.querySelector(".note").textContent = this.layer < Number($("layer").value)
-      ? `This model has only ${layers} layers: its last is shown.` : `Layer ${this.layer} of ${layers}.`;
+      ? `${title(this.index)} has only ${layers} layers: its last is shown.`
+      : `${title(this.index)}, layer ${this.layer} of ${layers}.`;
     if (!this.layers) return;
     const rows = Object.entries(about.quantities).map(([name, words]) => {
       const [symbol, raised] = SYMBOLS[name];
@@ -154,6 +155,7 @@ class ModelPanel {
         return element("div", { class: "quantity" }, head,
           element("p", { class: "missing" }, `Does not exist for a ${family}: ${this.layers.left_out[name]}.`));
       }
+      const plain = (value) => (name === "sparsity" ? percent(value) : number(value));
       const text = (value) => (name === "sparsity" ? percent(value) : `${number(value)} ${words.unit}`);
       const over = `${words.title} over layers 1 to ${layers}: ${values.map(text).join(", ")}`;
       const note = name !== "sparsity" ? "" : family === "ViT-MAE"
@@ -161,7 +163,7 @@ class ModelPanel {
       return element("div", { class: "quantity" }, head,
         element("p", { class: "value" }, element("b", {}, text(values[this.layer - 1])), ` ${note}`),
         curve(values, this.layer - 1, over),
-        element("p", { class: "quiet" }, `layers 1 to ${layers}, from ${text(Math.min(...values))} to ${text(Math.max(...values))}`));
+        element("p", { class: "quiet" }, `layers 1 to ${layers}: ${plain(Math.min(...values))} to ${plain(Math.max(...values))}`));
     });
     this.inside.querySelector(".numbers").replaceChildren(...rows);
   }
@@ -189,11 +191,13 @@ class ModelPanel {
       const canvas = element("canvas");
       patches(canvas, rows.map((row) => row.map((value) => ramp(value / largest))),
         `Attention of head ${head + 1} at layer ${layer}, largest weight ${number(largest, 2)}`);
-      const itself = convention === "authors" ? `, itself ${number(on_itself[head], 2)}` : "";
-      return element("figure", {}, canvas, element("figcaption", {}, `head ${head + 1} · max ${number(largest, 2)}${itself}`));
+      const words = [`head ${head + 1}`, `max ${number(largest, 2)}`];
+      if (convention === "authors") words.push(`itself ${number(on_itself[head], 2)}`);
+      return element("figure", {}, canvas, element("figcaption", {}, ...words.map((word) => element("span", {}, word))));
     });
     this.inside.querySelector(".heads").replaceChildren(...heads);
-    this.inside.querySelector(".attention p").textContent = "Dark is 0, bright each head's own largest weight (max).";
+    this.inside.querySelector(".attention p").textContent = "Dark is 0, bright each head's own largest weight (max)."
+      + (convention === "authors" ? " Itself: the class token's weight on itself." : "");
   }
 
   /** The shape of everything that shows this model's patches. */
@@ -290,11 +294,13 @@ function ask_layer() {
 
 function show_layer() {
   $("layer-out").textContent = `${$("layer").value} of ${$("layer").max}`;
+  $("layer").ariaValueText = `layer ${$("layer-out").textContent}`;
   $("threshold-out").textContent = Number($("threshold").value).toFixed(1);
 }
 
 function show_ratio(masked, total) {
   $("ratio-out").textContent = `${masked} of ${total} patches`;
+  $("ratio").ariaValueText = $("ratio-out").textContent;
   if (!state.drawn) $("ratio").value = Math.round((100 * masked) / total);
 }
 
