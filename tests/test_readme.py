@@ -83,7 +83,9 @@ SMALL = {
 SHORT = ["--set", "steps=2", "--set", "evaluation_images=50", "--set", "pictures=2"]
 
 
-def test_every_command_runs_in_its_smallest_form(user: Path) -> None:
+def test_every_command_runs_in_its_smallest_form(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: None)  # it would serve until stopped
+    monkeypatch.setattr("webbrowser.open", lambda address: None)
     for command in COMMANDS:
         words = command.split()
         if words[0] == "crate-mae":
@@ -113,6 +115,8 @@ def test_every_command_runs_whole_in_a_clean_clone(tmp_path: Path) -> None:
             write_mae(clone / "mae_pretrain_vit_base.pth")
         if command == "python -m venv .venv":
             shutil.rmtree(clone / ".venv", ignore_errors=True)
+        if command.startswith("crate-mae serve"):
+            command = f"timeout --preserve-status --signal=INT 60 {command}"
         subprocess.run(["bash", "-c", command], cwd=clone, env=environment, check=True, timeout=1500)
     assert (clone / "runs" / "demo" / "report.html").is_file()
     assert (clone / "completed.png").is_file()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
 
+import httpx
 import pytest
 import torch
 import uvicorn
@@ -35,6 +36,8 @@ def shaken(name: str) -> MaskedAutoencoder:
 
 CRATE, VIT = shaken("crate_mae_tiny"), shaken("vit_mae_base_he")
 DEFAULT = Limits()
+# One for all: a client reads the machine's certificates, which takes longer than most of the tests.
+CLIENT = httpx.Client(timeout=60, verify=False, trust_env=False, limits=httpx.Limits(max_connections=50))
 SERVED = [Served("white-box", CRATE), Served("ordinary", VIT)]
 
 

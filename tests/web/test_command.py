@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
 import pytest
 import torch
 
@@ -20,7 +19,7 @@ from crate_mae.cli import main, serving
 from crate_mae.web import command
 from crate_mae.web.command import address_of, bind, hosts_of, load_served
 from tests.inspection.test_measure import for_digits
-from tests.web.conftest import photo, png
+from tests.web.conftest import CLIENT, photo, png
 
 CPU = torch.device("cpu")
 
@@ -52,11 +51,10 @@ def test_fifty_at_once_are_all_answered_and_ctrl_c_ends_it(demo_server: tuple[su
     picture = png(photo(400, 300), "JPEG")
 
     def one(number: int) -> tuple[int, dict]:
-        with httpx.Client(timeout=60) as client:
-            start.wait()
-            kinds = ["complete?ratio=0.5", "layers?", "layer?layer=2"]
-            response = client.post(f"{address}/api/{kinds[number % 3]}&model=0", content=picture)
-            return response.status_code, response.json()
+        start.wait()
+        kinds = ["complete?ratio=0.5", "layers?", "layer?layer=2"]
+        response = CLIENT.post(f"{address}/api/{kinds[number % 3]}&model=0", content=picture)
+        return response.status_code, response.json()
 
     with ThreadPoolExecutor(50) as people:
         answers = list(people.map(one, range(50)))
@@ -64,7 +62,7 @@ def test_fifty_at_once_are_all_answered_and_ctrl_c_ends_it(demo_server: tuple[su
     for kind in range(3):
         same = [answer for _, answer in answers[kind::3]]
         assert all(answer == same[0] for answer in same)
-    assert httpx.get(f"{address}/").status_code == 200
+    assert CLIENT.get(f"{address}/").status_code == 200
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 0
     assert process.stdout is not None

@@ -8,14 +8,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from PIL import Image
 
 from crate_mae.web import views
 from crate_mae.web.samples import samples
 from crate_mae.web.views import choose_mask
-from tests.web.conftest import CRATE, SERVED, app_of, photo, png, serving
+from tests.web.conftest import CLIENT, CRATE, SERVED, app_of, photo, png, serving
 
 Opened = Callable[..., Any]
 
@@ -228,7 +227,7 @@ def test_the_picture_is_saved(two: str, visit: Opened) -> None:
     saved = Path(waiting.value.path()).read_bytes()
     with Image.open(BytesIO(saved)) as picture:
         assert picture.width > 3 * picture.height
-    expected = httpx.post(f"{two}/api/sheet", params={"sample": "digit-0", "mask": mask(page)}, timeout=60).content
+    expected = CLIENT.post(f"{two}/api/sheet", params={"sample": "digit-0", "mask": mask(page)}, timeout=60).content
     assert saved == expected
 
 

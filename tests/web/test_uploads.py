@@ -7,13 +7,12 @@ import time
 import zlib
 from collections.abc import Iterator
 
-import httpx
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
 from crate_mae.web.limits import MILLION, Limits
-from tests.web.conftest import app_of, photo, png, serving
+from tests.web.conftest import CLIENT, app_of, photo, png, serving
 
 LIMITS = Limits(upload=200_000, pixels=0.5 * MILLION, seconds=10)
 
@@ -106,11 +105,11 @@ def test_reading_stops_at_the_limit_whether_the_length_is_told_or_not(address: s
             yield bytes(65536)
 
     headers = {"Content-Length": str(100 * MILLION)} if length == "true" else {}
-    response = httpx.post(f"{address}/api/complete", content=endless(), headers=headers)
+    response = CLIENT.post(f"{address}/api/complete", content=endless(), headers=headers)
     assert response.status_code == 413
     assert "larger than 0.2 MB" in response.json()["error"]
     assert sent < 50 * MILLION  # far more than the limit can lie in the sockets on the way, but not all of it
-    assert httpx.post(f"{address}/api/complete", content=JPEG).status_code == 200
+    assert CLIENT.post(f"{address}/api/complete", content=JPEG).status_code == 200
 
 
 def test_a_body_that_does_not_come_is_not_waited_for_longer_than_allowed(address: str) -> None:
@@ -122,4 +121,4 @@ def test_a_body_that_does_not_come_is_not_waited_for_longer_than_allowed(address
         answer = line.recv(65536)
     assert answer.startswith(b"HTTP/1.1 408")
     assert 1.4 < time.monotonic() - start < 10
-    assert httpx.post(f"{address}/api/complete", content=JPEG).status_code == 200
+    assert CLIENT.post(f"{address}/api/complete", content=JPEG).status_code == 200

@@ -16,7 +16,7 @@ from crate_mae.web.limits import Limits, Refusal
 from crate_mae.web.uploads import Watched
 from crate_mae.web.workers import Workers
 from tests.inspection.test_measure import for_digits
-from tests.web.conftest import app_of, serving
+from tests.web.conftest import CLIENT, app_of, serving
 
 
 def test_first_come_first_served_and_none_is_lost() -> None:
@@ -122,22 +122,22 @@ def test_busy_and_late_over_http_and_then_all_is_well(monkeypatch: pytest.Monkey
     app = app_of(limits=Limits(workers=1, waiting=0, seconds=1))
     with serving(app) as address, ThreadPoolExecutor() as people, monkeypatch.context() as patch:
         patch.setattr(views, "layers", slow)
-        first = people.submit(httpx.post, f"{address}/api/layers?sample=digit-1", timeout=30)
+        first = people.submit(CLIENT.post, f"{address}/api/layers?sample=digit-1", timeout=30)
         entered.wait(10)
-        turned_away = httpx.post(f"{address}/api/complete?sample=digit-1")
+        turned_away = CLIENT.post(f"{address}/api/complete?sample=digit-1")
         assert turned_away.status_code == 503
         assert turned_away.headers["retry-after"] == "2"
         assert "busy" in turned_away.json()["error"]
-        assert httpx.get(f"{address}/").status_code == 200
+        assert CLIENT.get(f"{address}/").status_code == 200
         assert first.result().status_code == 504
         assert "1 seconds" in first.result().json()["error"]
-        assert httpx.post(f"{address}/api/complete?sample=digit-1").status_code == 200
+        assert CLIENT.post(f"{address}/api/complete?sample=digit-1").status_code == 200
         entered.clear()
         with pytest.raises(httpx.ReadTimeout):
-            httpx.post(f"{address}/api/layers?sample=digit-1", timeout=0.2)
+            CLIENT.post(f"{address}/api/layers?sample=digit-1", timeout=0.2)
         entered.wait(10)
         for _ in range(50):  # the one who hung up is noticed at once, long before the deadline
-            if httpx.post(f"{address}/api/complete?sample=digit-1").status_code == 200:
+            if CLIENT.post(f"{address}/api/complete?sample=digit-1").status_code == 200:
                 break
             time.sleep(0.01)
         else:
