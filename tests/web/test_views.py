@@ -124,6 +124,7 @@ def test_the_picture_to_keep_shows_every_model() -> None:
     assert both.format == one.format == "PNG"
     assert both.width / one.width == pytest.approx(4 / 3, abs=0.1)
     assert one.height > 400
+    views.sheet([views.Served("a folder with $\\frac$ in its name", CRATE)], photo(), [choose_mask(CRATE, "0" * 16)])
 
 
 def test_samples_fit_the_model() -> None:

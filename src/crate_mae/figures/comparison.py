@@ -92,7 +92,7 @@ def completions_in_a_row(
     figure = Figure(figsize=(cell * len(panels) + 0.4, cell * height / width + 1.2), layout="constrained")
     for ax, (name, (image, words)) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
         show(ax, image)
-        ax.set_title("\n".join(wrap(name, 30)), fontsize=11)
+        ax.set_title("\n".join(wrap(name, 30)), fontsize=11, parse_math=False)
         ax.set_xlabel(words, fontsize=9)
     figure.suptitle("\n".join(wrap(title, 34 * len(panels))), fontsize=10)
     return figure

@@ -123,11 +123,14 @@ def sheet(models: Sequence[Served], picture: Image.Image, masks: Sequence[Bool[T
     panels = [
         completion_panels(one.model, _pixels(one.model, picture), mask) for one, mask in zip(models, masks, strict=True)
     ]
+    count, patches = int(masks[0].sum()), models[0].model.num_patches
     completed = {
-        f"{FAMILIES[one.model.config.family]}, {one.name}": (made.completed[0], f"error {made.errors[0]:.4f}")
+        f"completed by {FAMILIES[one.model.config.family]} {one.name}": (
+            made.completed[0],
+            f"error {made.errors[0]:.4f}" if count else "nothing is masked",
+        )
         for one, made in zip(models, panels, strict=True)
     }
-    count, patches = int(masks[0].sum()), models[0].model.num_patches
     words = [f"{count} of {patches} patches masked", *dict.fromkeys(made.caption for made in panels if made.caption)]
     figure = completions_in_a_row(panels[0].masked[0], completed, panels[0].original[0], "; ".join(words))
     file = BytesIO()

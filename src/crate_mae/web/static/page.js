@@ -40,7 +40,8 @@ function complain(source, problem) {
   $("messages").append(line);
 }
 
-function clear(source) {
+function clear(source, figure = null) {
+  figure?.classList.remove("stale");
   $("messages").querySelector(`[data-source="${source}"]`)?.remove();
 }
 
@@ -56,7 +57,10 @@ function latest(source, figure, run) {
   return new Latest(run, {
     onBusy: () => figure.setAttribute("aria-busy", "true"),
     onIdle: () => figure.setAttribute("aria-busy", "false"),
-    onProblem: (problem) => complain(source, problem),
+    onProblem: (problem) => {
+      figure.classList.add("stale");  // what stands there is the answer to an earlier question
+      complain(source, problem);
+    },
   });
 }
 
@@ -92,7 +96,12 @@ class ModelPanel {
 
   get on() { return state.shown.includes(this.index); }
 
-  cancel() { Object.values(this.asks).forEach((one) => one.cancel()); }
+  cancel() {
+    for (const [kind, one] of Object.entries(this.asks)) {
+      one.cancel();
+      clear(`${kind}-${this.index}`);
+    }
+  }
 
   askCompletion() {
     const { revision } = state;
@@ -102,7 +111,7 @@ class ModelPanel {
 
   async #complete({ revision, made }, signal) {
     const answer = await query("/api/complete", this.index, made, signal).then((response) => response.json());
-    clear(`complete-${this.index}`);
+    clear(`complete-${this.index}`, this.completion);
     if (state.drawn && revision === state.revision) {
       grid.value = answer.mask;
     }
@@ -124,7 +133,7 @@ class ModelPanel {
 
   async #layers(_, signal) {
     this.layers = await query("/api/layers", this.index, {}, signal).then((response) => response.json());
-    clear(`layers-${this.index}`);
+    clear(`layers-${this.index}`, this.inside.querySelector(".numbers"));
     this.showNumbers();
   }
 
@@ -136,7 +145,7 @@ class ModelPanel {
 
   async #layer(params, signal) {
     const answer = await query("/api/layer", this.index, params, signal).then((response) => response.json());
-    clear(`layer-${this.index}`);
+    clear(`layer-${this.index}`, this.inside.querySelector(".heads"));
     this.showComponents(answer);
     this.showAttention(answer);
   }
@@ -372,7 +381,7 @@ if (about.models.length > 1) {
 
 for (const [name, { title: words, unit, definition }] of Object.entries(about.quantities)) {
   const [symbol, raised] = SYMBOLS[name];
-  const term = element("dt", {}, symbol, element("sup", {}, raised), ` ${words}, ${unit}`);
+  const term = element("dt", {}, symbol, element("sup", {}, raised), name === words ? "" : ` ${words}`, `, ${unit}`);
   $("definitions").append(term, element("dd", {}, definition));
 }
 const conventions = { paper: "Attention, the paper's formula", authors: "Attention, as the layer uses it" };
