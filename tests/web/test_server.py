@@ -141,8 +141,10 @@ def test_another_sites_page_can_send_nothing(client: TestClient) -> None:
 
 
 OPENED: list[str] = []
-WATCHED = {"on": False}
-sys.addaudithook(lambda event, given: OPENED.append(str(given[0])) if WATCHED["on"] and event == "open" else None)
+WATCHING: list[bool] = []
+sys.addaudithook(
+    lambda event, given, on=WATCHING, opened=OPENED: opened.append(str(given[0])) if on and event == "open" else None
+)
 
 
 def test_no_path_from_a_request_reaches_the_disk(client: TestClient) -> None:
@@ -155,11 +157,11 @@ def test_no_path_from_a_request_reaches_the_disk(client: TestClient) -> None:
         client.post("/api/complete?model=0", content=PICTURE, headers={"Content-Type": "file:///etc/passwd"})
 
     ask()  # what is imported once is not the question
-    WATCHED["on"] = True
+    WATCHING.append(True)
     try:
         ask()
     finally:
-        WATCHED["on"] = False
+        WATCHING.clear()
     assert OPENED == []
 
 

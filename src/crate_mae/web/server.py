@@ -34,7 +34,7 @@ from crate_mae.web.schema import (
     RequestLimits,
     SampleName,
 )
-from crate_mae.web.uploads import FORMATS, decode, receive
+from crate_mae.web.uploads import FORMATS, LastWords, TooLarge, decode, receive
 from crate_mae.web.views import SHOWN, Served
 from crate_mae.web.workers import Workers
 
@@ -253,6 +253,11 @@ def _answer_problems(app: FastAPI) -> None:
     @app.exception_handler(Refusal)
     async def refused(_: Request, refusal: Refusal) -> JSONResponse:
         return problem(refusal.status, refusal.message, refusal.headers)
+
+    @app.exception_handler(TooLarge)
+    async def too_large(_: Request, refusal: TooLarge) -> JSONResponse:
+        kind = LastWords if refusal.unread else JSONResponse
+        return kind({"error": refusal.message}, refusal.status, refusal.headers)
 
     @app.exception_handler(UserError)
     async def wrong(_: Request, error: UserError) -> JSONResponse:
