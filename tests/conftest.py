@@ -30,6 +30,7 @@ CHECKED = [
     "regions",
     "theory",
     "tokens",
+    "web.views",
 ]
 CHECKED += [f"models.{name}" for name in ("autoencoder", "crate", "embedding", "image_model", "stack", "vit")]
 TRAINING = Path(__file__).parents[1] / "src" / "crate_mae" / "training"

@@ -17,7 +17,7 @@ ORDER = [  # each may import those before it
     ["analysis"],
     ["training"],
     ["recipes"],
-    ["bench", "completing", "demo", "inspection", "reproduce"],
+    ["bench", "completing", "demo", "inspection", "reproduce", "web"],
     ["cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}

@@ -1,6 +1,6 @@
 """What each layer does to its tokens, over many images: the paper's two curves and more."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -30,13 +30,13 @@ class LayerCurves:
 
 
 class LayerWatch:
-    """Gathers ``LayerCurves`` while batches stream by."""
+    """Gathers ``LayerCurves`` of the quantities that are named while batches stream by."""
 
-    def __init__(self, stack: Stack, epsilon: float = EPSILON):
+    def __init__(self, stack: Stack, epsilon: float = EPSILON, names: Collection[str] = QUANTITIES.keys()):
         self.stack, self.epsilon = stack, epsilon
         reasons = {
-            name: next((why for block in stack.blocks if (why := quantity.why_not(block))), None)
-            for name, quantity in QUANTITIES.items()
+            name: next((why for block in stack.blocks if (why := QUANTITIES[name].why_not(block))), None)
+            for name in names
         }
         self.left_out = {name: why for name, why in reasons.items() if why}
         self._moments = {name: Moments() for name, why in reasons.items() if not why}
@@ -59,12 +59,14 @@ class LayerWatch:
         return LayerCurves(curves, self.left_out, next(iter(self._moments.values())).count, self.epsilon)
 
 
-def layer_curves(stack: Stack, batches: Iterable[Tensor], epsilon: float = EPSILON) -> LayerCurves:
-    """Every quantity over the layers of a stack, given what enters its first layer.
+def layer_curves(
+    stack: Stack, batches: Iterable[Tensor], epsilon: float = EPSILON, names: Collection[str] = QUANTITIES.keys()
+) -> LayerCurves:
+    """Every quantity that is named over the layers of a stack, given what enters its first layer.
 
     For an encoder that is ``model.embed(images)``, for a decoder ``model.hand_over(model.encode(images, mask), mask)``.
     """
-    watch = LayerWatch(stack, epsilon)
+    watch = LayerWatch(stack, epsilon, names)
     for tokens in batches:
         watch.add(tokens)
     return watch.curves()

@@ -13,6 +13,7 @@ import tyro
 from crate_mae.cli.data import data_check, data_pack
 from crate_mae.cli.looking import convert, demo, inspect, models, reproduce, theory
 from crate_mae.cli.measuring import bench, evaluate, predict, probe
+from crate_mae.cli.serving import serve
 from crate_mae.cli.sharing import push
 from crate_mae.cli.training import finetune, plan, pretrain
 from crate_mae.cli.using import complete, embed, export
@@ -31,6 +32,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "complete": complete,
     "embed": embed,
     "export": export,
+    "serve": serve,
     "convert": convert,
     "push": push,
     "theory": theory,

@@ -1,0 +1,1 @@
+"""The local page and its JSON API: ``crate-mae serve``."""

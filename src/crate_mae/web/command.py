@@ -1,0 +1,123 @@
+"""What ``crate-mae serve`` does: load, bind, say where, serve."""
+
+import ipaddress
+import os
+import socket
+import threading
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import uvicorn
+from rich.console import Console
+
+from crate_mae import images
+from crate_mae.errors import UserError
+from crate_mae.models.zoo import load_autoencoder
+from crate_mae.web.guard import Hosts
+from crate_mae.web.limits import Limits
+from crate_mae.web.samples import samples
+from crate_mae.web.server import create_app
+from crate_mae.web.views import FAMILIES, Served
+
+
+def run(
+    checkpoints: Sequence[Path],
+    limits: Limits,
+    host: str,
+    port: int,
+    show: bool,
+    device: torch.device,
+    console: Console,
+) -> None:
+    """Serve one checkpoint or two until stopped."""
+    with bind(host, port) as listener:  # first: a port in use is known before a large model is loaded
+        served = load_served(checkpoints, device)
+        app = create_app(served, samples(served[0].model.config), limits, hosts_of(listener, host))
+        address = address_of(listener, host)
+        for one in served:
+            family = FAMILIES[one.model.config.family]
+            console.print(f"{one.name}: {family}, {one.model.num_parameters:,} parameters, {device}.", highlight=False)
+        if not is_loopback(listener):
+            console.print("Whoever can reach this machine can use the page.", highlight=False)
+        console.print(
+            f"Serving on {address} (Ctrl+C stops; {address}/api has the API)", highlight=False, soft_wrap=True
+        )
+        if show:
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+        config = uvicorn.Config(
+            app,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=3,
+        )
+        try:
+            uvicorn.Server(config).run(sockets=[listener])
+        except KeyboardInterrupt:
+            console.print("Stopped.", highlight=False)
+
+
+def load_served(checkpoints: Sequence[Path], device: torch.device) -> list[Served]:
+    """The models, checked: pictures fit them, and one mask fits all of them."""
+    served = [Served(name_of(path), load_autoencoder(path).to(device).eval()) for path in checkpoints]
+    for one in served:
+        if one.model.config.channels not in images.MODES:
+            raise UserError(
+                f"{one.name} takes images of {one.model.config.channels} channels, which no picture has; "
+                "serve a model of 1, 3 or 4."
+            )
+    grids = [one.model.config.grid for one in served]
+    if len(set(grids)) > 1:
+        words = " and ".join(f"{h} x {w}" for h, w in grids)
+        raise UserError(f"the two models cut a picture into {words} patches, so no mask fits both; serve them apart.")
+    if len({one.name for one in served}) < len(served):
+        served = [Served(f"{one.name} ({number})", one.model) for number, one in enumerate(served, 1)]
+    return served
+
+
+def name_of(checkpoint: Path) -> str:
+    """The name of a run's or a checkpoint's folder."""
+    folder = checkpoint.resolve()
+    return folder.parents[1].name if folder.parent.name == "checkpoints" else folder.name
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens."""
+    if not 0 <= port < 2**16:
+        raise UserError(f"--port is {port}; choose one from 1 to 65535, or 0 for any that is free.")
+    try:
+        family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (socket.gaierror, UnicodeError):
+        raise UserError(f"--host {host} is no address of this machine; use 127.0.0.1, or 0.0.0.0 for all.") from None
+    try:
+        return socket.create_server(place[:2], family=family, backlog=1024)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise UserError(
+            f"can't listen on {host} port {port} ({reason}); choose another --port, or 0 for any."
+        ) from None
+
+
+def is_loopback(listener: socket.socket) -> bool:
+    """Whether only this machine can reach it."""
+    return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
+
+
+def hosts_of(listener: socket.socket, host: str) -> Hosts:
+    """The names under which the server may be asked for: those given or its own, none that another can point here."""
+    if is_loopback(listener):
+        return Hosts(frozenset({"localhost", host.lower()}))
+    return Hosts(frozenset({"localhost", host.lower(), socket.gethostname().lower()}), loopback=False)
+
+
+def address_of(listener: socket.socket, host: str) -> str:
+    """Where a browser on this machine finds the page."""
+    port = listener.getsockname()[1]
+    unspecified = ipaddress.ip_address(listener.getsockname()[0]).is_unspecified
+    name = "localhost" if unspecified else f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}"

@@ -1,0 +1,41 @@
+"""What a request may ask for, and how it is told that it asked for too much."""
+
+from dataclasses import dataclass
+
+from crate_mae.errors import UserError
+
+MILLION = 10**6
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The bounds of one request and of all that wait."""
+
+    upload: float = 10 * MILLION
+    """Bytes of a picture as it is sent."""
+    pixels: float = 32 * MILLION
+    """Pixels of a picture, by its header, before any of them is decoded."""
+    seconds: float = 20.0
+    """From a request's arrival to its answer, waiting included."""
+    waiting: int = 64
+    """Requests that may wait while others are worked on; further ones are told to come back."""
+    workers: int = 2
+    """Requests worked on at once; the processor's cores are shared out among them."""
+
+    def __post_init__(self) -> None:
+        bounds = {"--max-upload-mb": self.upload, "--max-megapixels": self.pixels, "--max-seconds": self.seconds}
+        for flag, bound in bounds.items():
+            if not 0 < bound < float("inf"):
+                raise UserError(f"{flag} bounds nothing so; choose a number above 0.")
+        if self.waiting < 0:
+            raise UserError(f"--max-waiting is {self.waiting}; choose a whole number from 0 up.")
+        if self.workers < 1:
+            raise UserError(f"--workers is {self.workers}; choose a whole number from 1 up.")
+
+
+class Refusal(Exception):
+    """A request that gets a sentence in place of an answer."""
+
+    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None):
+        super().__init__(message)
+        self.status, self.message, self.headers = status, message, headers or {}

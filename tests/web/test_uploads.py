@@ -1,0 +1,138 @@
+"""Hostile and broken uploads: each gets one sentence with the right status, and the server lives on."""
+
+import random
+import socket
+import struct
+import time
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from itertools import repeat
+
+import pytest
+from PIL import Image
+from starlette.testclient import TestClient
+
+from crate_mae.web import uploads
+from crate_mae.web.limits import MILLION, Limits
+from tests.web.conftest import CLIENT, app_of, photo, png, serving
+
+LIMITS = Limits(upload=200_000, pixels=0.5 * MILLION, seconds=10)
+
+
+def bomb(side: int) -> bytes:
+    """A small PNG that claims side x side pixels."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(9999))) + chunk(b"IEND", b"")
+    )
+
+
+JPEG = png(photo(300, 200), "JPEG")
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><rect width="9" height="9"/></svg>'
+HOSTILE = {
+    "bomb of 10^10 pixels": (bomb(100_000), 413, "more than 0.5 million pixels"),
+    "bomb that only warns": (bomb(10_000), 413, "more than 0.5 million pixels"),
+    "a little too many pixels": (bomb(800), 413, "more than 0.5 million pixels"),
+    "promised pixels that are not there": (bomb(700), 422, "can't be read"),
+    "truncated": (JPEG[: len(JPEG) // 2], 422, "truncated"),
+    "cut in the header": (JPEG[:20], 415, "not a whole one"),
+    "text": (b"no image at all", 415, "no JPEG"),
+    "svg": (SVG, 415, "no JPEG, PNG, WEBP, GIF or BMP picture"),
+    "pdf": (b"%PDF-1.7\n1 0 obj\n", 415, "no JPEG"),
+    "a picture of a kind that is not read": (png(photo(), "TIFF"), 415, "no JPEG"),
+    "postscript": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", 415, "no JPEG"),
+    "nothing": (b"", 422, "no picture in the request"),
+    "too large": (bytes(LIMITS.upload + 1), 413, "larger than 0.2 MB"),
+}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(app_of(limits=LIMITS), base_url="http://127.0.0.1") as client:
+        yield client
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("address", ["/api/original", "/api/complete"])
+def test_a_hostile_upload_gets_a_sentence_and_the_server_lives_on(client: TestClient, name: str, address: str) -> None:
+    body, status, words = HOSTILE[name]
+    response = client.post(address, content=body)
+    assert response.status_code == status
+    assert list(response.json()) == ["error"]
+    assert words in response.json()["error"]
+    assert client.post(address, content=JPEG).status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP"])
+def test_every_kind_that_is_promised_is_read(client: TestClient, kind: str) -> None:
+    assert client.post("/api/complete", content=png(photo(), kind)).status_code == 200
+
+
+def test_odd_pictures_are_read(client: TestClient) -> None:
+    for mode in ("1", "L", "LA", "P", "RGBA", "CMYK", "I;16"):
+        body = png(Image.new(mode, (5, 9)), "JPEG" if mode == "CMYK" else "PNG")
+        assert client.post("/api/complete", content=body).status_code == 200, mode
+
+
+def test_damage_anywhere_never_breaks_the_server(client: TestClient) -> None:
+    dice = random.Random(0)
+    for whole in (JPEG, png(photo()), png(photo(), "WEBP"), png(photo(), "GIF")):
+        for _ in range(25):
+            damaged = bytearray(whole)
+            for _ in range(dice.randint(1, 12)):
+                damaged[dice.randrange(min(len(damaged), 700))] = dice.randrange(256)
+            response = client.post("/api/original", content=bytes(damaged))
+            assert response.status_code in (200, 413, 415, 422)
+            assert response.status_code == 200 or response.json()["error"]
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with serving(app_of(limits=Limits(upload=200_000, seconds=1.5))) as address:
+        yield address
+
+
+@pytest.mark.parametrize("length", ["true", "none"])
+def test_a_hundred_megabytes_are_told_so_whether_their_length_is_or_not(address: str, length: str) -> None:
+    sent = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal sent
+        while sent < 100 * MILLION:
+            sent += 50_000
+            yield bytes(50_000)
+
+    headers = {"Content-Length": str(100 * MILLION)} if length == "true" else {}
+    response = CLIENT.post(f"{address}/api/complete", content=endless(), headers=headers)
+    assert response.status_code == 413
+    assert "larger than 0.2 MB" in response.json()["error"]
+    assert CLIENT.post(f"{address}/api/complete", content=JPEG).status_code == 200
+
+
+def test_what_never_ends_is_not_read_for_ever(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "LINGER", 0.3)
+    host, port = address.removeprefix("http://").split(":")
+    chunk = b"10000\r\n" + bytes(0x10000) + b"\r\n"
+    with socket.create_connection((host, int(port)), timeout=20) as line:
+        line.sendall(f"POST /api/complete HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+        start = time.monotonic()
+        with pytest.raises(OSError, match=r"Broken pipe|reset"):
+            deque(map(line.sendall, repeat(chunk)), maxlen=0)
+    assert time.monotonic() < start + 15
+
+
+def test_a_body_that_does_not_come_is_not_waited_for_longer_than_allowed(address: str) -> None:
+    host, port = address.removeprefix("http://").split(":")
+    start = time.monotonic()
+    with socket.create_connection((host, int(port)), timeout=20) as line:
+        head = f"POST /api/complete HTTP/1.1\r\nHost: {host}\r\nContent-Length: 5000\r\n\r\n"
+        line.sendall(head.encode() + JPEG[:100])
+        answer = line.recv(65536)
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert 1.4 < time.monotonic() - start < 10
+    assert CLIENT.post(f"{address}/api/complete", content=JPEG).status_code == 200
