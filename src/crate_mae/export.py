@@ -159,7 +159,7 @@ class Completer(nn.Module):
         self.autoencoder = autoencoder
 
     def forward(self, images: Float[Tensor, "b c H W"], mask: Bool[Tensor, "b N"]) -> tuple[Tensor, Tensor]:
-        completion = self.autoencoder(images, StillMask(mask))
+        completion = self.autoencoder(images, StillMask(mask, mask))
         return completion.completed, completion.prediction
 
 

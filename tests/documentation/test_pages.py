@@ -16,7 +16,7 @@ from crate_mae.cli import main
 from crate_mae.training.run import Run
 from tests.documentation.pages import PAGES, ROOT, Block, blocks, commands, name, ours, outputs, spans
 from tests.documentation.reading import mentioned, read
-from tests.documentation.world import EVERY, READ, make_world, shortened, shortened_python
+from tests.documentation.world import EVERY, READ, shortened, shortened_python, world
 
 Names = dict[str, Any]  # of a page's Python, top to bottom
 PLACEHOLDER = re.compile(r"^[A-Z]+$")  # --data-root DIR: something of the reader's own
@@ -38,24 +38,26 @@ def test_its_code_runs(
     found = blocks(page)
     if not found:
         return
-    make_world(tmp_path, page.read_text(), monkeypatch)
     names: Names = {}
     ran = []
-    for block in found:
-        match block.language:
-            case "sh":
-                for words in commands(block):
-                    run_command(words, monkeypatch)
-                    ran.append(Ran(" ".join(words), capsys.readouterr().out))
-            case "python":
-                exec(compile(shortened_python(block.text), name(page), "exec"), names)
-                ran.append(Ran(block.text, capsys.readouterr().out))
-            case "bash":
-                read_script(block, monkeypatch)
-            case "py":
-                read_python(block)
+    with world(tmp_path, page.read_text(), monkeypatch) as hub:
+        for block in found:
+            match block.language:
+                case "sh":
+                    for words in commands(block):
+                        run_command(words, monkeypatch)
+                        ran.append(Ran(" ".join(words), capsys.readouterr().out))
+                case "python":
+                    exec(compile(shortened_python(block.text), name(page), "exec"), names)
+                    ran.append(Ran(block.text, capsys.readouterr().out))
+                case "bash":
+                    read_script(block, monkeypatch)
+                case "py":
+                    read_python(block)
     if name(page) in EXPECTED:
         EXPECTED[name(page)](page, ran, names)
+    if "me/digits-mae" in page.read_text():
+        assert hub.repos["me/digits-mae"]["config.json"] == Path("digits-mae/config.json").read_bytes()
 
 
 def run_command(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,6 +156,21 @@ def _look_inside(page: Path, ran: list[Ran], names: Names) -> None:
     assert len(names["panels"]) == 4
 
 
+def _hugging_face(page: Path, ran: list[Ran], names: Names) -> None:
+    assert names["grid"].shape[2:] == (4, 4)
+    assert names["scores"].shape == (1, 10)
+
+
+def _scikit_learn(page: Path, ran: list[Ran], names: Names) -> None:
+    assert len(names["features"]) == 24
+
+
+def _using(page: Path, ran: list[Ran], names: Names) -> None:
+    made = {"model.pt2", "encoder.onnx", "features.parquet", "features.npz", "completed.png", "middle.png", "hole.png"}
+    assert made <= {path.name for path in Path().iterdir()}
+    assert len(list(Path("completed").iterdir())) == 25
+
+
 def _theory(page: Path, ran: list[Ran], names: Names) -> None:
     assert names["Z"].shape == (768, 196)
 
@@ -166,6 +183,9 @@ EXPECTED: dict[str, Callable[[Path, list[Ran], Names], None]] = {
     "docs/fine-tuning.md": _fine_tuning,
     "docs/look-inside.md": _look_inside,
     "docs/theory.md": _theory,
+    "docs/hugging-face.md": _hugging_face,
+    "docs/scikit-learn.md": _scikit_learn,
+    "docs/using.md": _using,
 }
 
 

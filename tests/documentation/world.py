@@ -1,7 +1,8 @@
 """A person's folder with what the pages speak of, all of it small; and how long commands are made short."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,20 +20,26 @@ from crate_mae.data.datasets import open_dataset
 from crate_mae.data.digits import Digits, split_digits
 from crate_mae.models.layouts import mae_pairs
 from tests.inspection.test_measure import for_digits
+from tests.models.fake_hub import FakeHub, as_the_hub
+from tests.models.recorded import recorded
 
 SHORT = {
     "pretrain": "steps=2 batch=4 evaluation_images=8 pictures=2 model.dim=12 model.heads=2 model.depth=1",
     "finetune": "steps=2 batch=4 evaluation_images=8",
 }
 """Settings that end every such command."""
-READ = {"demo", "inspect", "theory", "reproduce", "serve"}
+READ = {"bench", "demo", "inspect", "theory", "reproduce", "serve"}
 """Verbs that take long, or never end: tests of their own run them, here they are read."""
 EVERY = 5
 """The well-known digits are one in so many here."""
 
 
-def make_world(folder: Path, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fill the folder, with those models that the page speaks of and does not make itself, and go there."""
+@contextmanager
+def world(folder: Path, page: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    """Fill the folder, with those models that the page speaks of and does not make itself, and go there.
+
+    A Hub of one's own answers in place of the real one.
+    """
     monkeypatch.chdir(folder)
     monkeypatch.setattr(named, "split_digits", _some_digits)
     rng = np.random.default_rng(0)
@@ -43,6 +50,9 @@ def make_world(folder: Path, page: str, monkeypatch: pytest.MonkeyPatch) -> None
             Path(place).mkdir(parents=True, exist_ok=True)
             Image.fromarray(bright).save(f"{place}/{number}.JPEG")
     Image.fromarray(load_sample_image("flower.jpg")).save("photo.jpg")
+    mask = Image.new("L", (640, 427))
+    mask.paste("white", (200, 100, 400, 300))
+    mask.save("mask.png")
     digits = open_dataset("digits", "test")
     Path("new/more").mkdir(parents=True)
     for number, place in enumerate(["new/3.png", "new/more/1.png"]):
@@ -50,6 +60,8 @@ def make_world(folder: Path, page: str, monkeypatch: pytest.MonkeyPatch) -> None
     for place, make in MODELS.items():
         if place in page and f"--out {place}" not in page:
             make(Path(place))
+    with as_the_hub(monkeypatch, folder / "cache") as hub:
+        yield hub
 
 
 def _some_digits(seed: int) -> Digits:
@@ -58,7 +70,7 @@ def _some_digits(seed: int) -> Digits:
 
 
 def _autoencoder(run: Path) -> None:
-    for_digits().save(run / "checkpoints" / "best")
+    recorded(run, for_digits())
 
 
 def _classifier(run: Path) -> None:

@@ -1,8 +1,7 @@
-"""Every block of docs/hugging-face.md and docs/scikit-learn.md runs, and the examples that they name."""
+"""The examples run: a feature extractor in the manner of transformers, a pipeline of scikit-learn's."""
 
 import re
 import runpy
-import shlex
 import sys
 from pathlib import Path
 
@@ -10,9 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from crate_mae.cli import main
 from tests.conftest import small_model
-from tests.models.fake_hub import as_the_hub
 from tests.models.recorded import recorded
 
 ROOT = Path(__file__).parents[1]
@@ -20,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture
 def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What the pages speak of: a run where the demo would leave one, and photos."""
+    """What the examples take: a run where the demo would leave one, and photos."""
     recorded(tmp_path / "runs" / "demo", small_model("crate_mae_tiny", channels=1, image_size=8, patch_size=2))
     rng = np.random.default_rng(0)
     for name in ("photo.jpg", "photos/1.png", "photos/cats/2.png"):
@@ -28,35 +25,6 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Image.fromarray(rng.integers(0, 256, (9, 12, 3), dtype=np.uint8)).save(tmp_path / name)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def run_page(name: str, blocks: int) -> dict:
-    """Run a page's blocks in their order; what they have named in the end."""
-    text = (ROOT / "docs" / name).read_text()
-    found = re.findall(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    assert len(found) == blocks
-    names: dict = {}
-    for language, block in found:
-        if language == "python":
-            exec(compile(block, name, "exec"), names)
-        else:
-            verb, *words = shlex.split(block)
-            assert verb == "crate-mae"
-            main(words)
-    return names
-
-
-def test_the_page_on_hugging_face(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with as_the_hub(monkeypatch, user / "cache") as hub:
-        names = run_page("hugging-face.md", blocks=4)
-    assert hub.repos["me/digits-mae"]["config.json"] == (user / "digits-mae" / "config.json").read_bytes()
-    assert hub.private["me/digits-mae"]
-    assert names["grid"].shape == (1, 16, 4, 4)
-    assert names["scores"].shape == (1, 10)
-
-
-def test_the_page_on_scikit_learn(user: Path) -> None:
-    assert run_page("scikit-learn.md", blocks=2)["features"].shape == (2, 16)
 
 
 @pytest.mark.parametrize("arguments", [[], ["runs/demo"]])
