@@ -95,7 +95,8 @@ def to_tensor(image: Image.Image, channels: int, size: Size) -> Float[Tensor, "c
     if image.size != (width, height):
         image = image.resize((width, height), Image.Resampling.BICUBIC)
     planes = b"".join(image.tobytes("raw", band) for band in image.getbands())  # Pillow takes them apart quickest
-    return torch.frombuffer(bytearray(planes), dtype=torch.uint8).view(channels, height, width).float().div_(255)
+    # By numpy: torch would share work this small among threads, and wait for them where others use the machine too.
+    return torch.from_numpy(np.frombuffer(planes, np.uint8).reshape(channels, height, width) / np.float32(255))
 
 
 def from_tensor(pixels: Float[Tensor, "c H W"]) -> Image.Image:

@@ -97,7 +97,9 @@ class Racer:
 
 def own(config: ModelConfig, seed: int) -> Racer:
     model = MaskedAutoencoder(config, torch.Generator().manual_seed(seed))
-    return Racer(model, lambda images, masks: model(images, masks).loss, lambda images: model.features(images, "mean"))
+    return Racer(
+        model, lambda images, masks: model(images, masks).loss, lambda images: model.features(images, pool="mean")
+    )
 
 
 def theirs(config: ModelConfig, seed: int) -> Racer:
@@ -222,11 +224,11 @@ def measure(racer: Racer, samples: dict[str, Samples]) -> tuple[float, float]:
         losses.append(racer.loss(batch.images, batch.masks).item())
         weights.append(len(batch.images))
     loss = sum(a * b for a, b in zip(losses, weights, strict=True)) / sum(weights)
-    sides: list[Tensor] = []
-    for split in ("train", "test"):
-        batches = list(evaluation_batches(samples[split], 128))
-        sides += [
-            torch.cat([racer.features(batch.images) for batch in batches]),
-            torch.cat([b.labels for b in batches]),
-        ]
-    return loss, quick_probe(*sides)
+    train, test = (features(racer, samples[split]) for split in ("train", "test"))
+    return loss, quick_probe(*train, *test)
+
+
+def features(racer: Racer, samples: Samples) -> tuple[Tensor, Tensor]:
+    """The means of patches of all images, and their labels."""
+    batches = list(evaluation_batches(samples, 128))
+    return torch.cat([racer.features(batch.images) for batch in batches]), torch.cat([b.labels for b in batches])

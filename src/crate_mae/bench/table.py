@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from rich.table import Table
+from rich.text import Text
 
 from crate_mae.bench.harness import Spread
 
@@ -86,9 +87,12 @@ def number(value: float, unit: Unit) -> str:
 
 
 def on_terminal(rows: Sequence[Row]) -> Table:
-    table = Table(*HEAD, show_lines=True)
+    """What fits 80 columns: the note and the memory stand below what was measured."""
+    table = Table("what", *HEAD[1:7], show_lines=True)
     for row in rows:
-        table.add_row(*row.cells())
+        what, *cells, memory, note = row.cells()
+        below = "\n".join(filter(None, (note, memory)))
+        table.add_row(Text(what).append(f"\n{below}" if below else "", style="dim"), *cells)
     return table
 
 

@@ -79,7 +79,7 @@ OPERATIONS: list[Operation] = [
     lambda image, amount: ImageEnhance.Contrast(image).enhance(1.0 + amount),
     sharpness,
     lambda image, bits: ImageOps.posterize(image, int(bits)),
-    lambda image, threshold: ImageOps.solarize(image, threshold),
+    lambda image, threshold: ImageOps.solarize(image, threshold),  # type: ignore[arg-type]  # it takes any number
     lambda image, _: ImageOps.autocontrast(image),
     lambda image, _: ImageOps.equalize(image),
 ]

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -50,11 +51,16 @@ class Transform(ABC):
     def normalised(self, image: Image.Image) -> Float[Tensor, "c H W"]:
         """Resized (both sides) where it is not of the size yet, less the mean, over the deviation."""
         mean, std = self._statistics
-        return images.to_tensor(image, self.channels, self.size).sub_(mean).div_(std)
+        pixels = images.to_tensor(image, self.channels, self.size)
+        values = pixels.numpy()  # the same memory, without torch's threads
+        values -= mean
+        values /= std
+        return pixels
 
     @cached_property
-    def _statistics(self) -> tuple[Tensor, Tensor]:
-        return images.statistics(self.mean, self.std, torch.zeros(()))
+    def _statistics(self) -> tuple[np.ndarray, np.ndarray]:
+        mean, std = images.statistics(self.mean, self.std, torch.zeros(()))
+        return mean.numpy(), std.numpy()
 
 
 @dataclass(frozen=True)
