@@ -1,5 +1,6 @@
 """Two tiny models of digits, the server around them, and a browser."""
 
+import atexit
 import contextlib
 import shutil
 import socket
@@ -38,6 +39,7 @@ CRATE, VIT = shaken("crate_mae_tiny"), shaken("vit_mae_base_he")
 DEFAULT = Limits()
 # One for all: a client reads the machine's certificates, which takes longer than most of the tests.
 CLIENT = httpx.Client(timeout=60, verify=False, trust_env=False, limits=httpx.Limits(max_connections=50))
+atexit.register(CLIENT.close)
 SERVED = [Served("white-box", CRATE), Served("ordinary", VIT)]
 
 
