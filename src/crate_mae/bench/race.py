@@ -93,12 +93,17 @@ class Racer:
     """From images and masks."""
     features: Callable[[Tensor], Tensor]
     """From images to the mean of patches."""
+    optimiser: torch.optim.Optimizer
+    """AdamW; decay on matrices alone."""
 
 
 def own(config: ModelConfig, seed: int) -> Racer:
     model = MaskedAutoencoder(config, torch.Generator().manual_seed(seed))
     return Racer(
-        model, lambda images, masks: model(images, masks).loss, lambda images: model.features(images, pool="mean")
+        model,
+        lambda images, masks: model(images, masks).loss,
+        lambda images: model.features(images, pool="mean"),
+        adamw(model, RATE, DECAY),
     )
 
 
@@ -113,7 +118,13 @@ def theirs(config: ModelConfig, seed: int) -> Racer:
         model.config.mask_ratio = ratio
         return tokens[:, 1:].mean(1)
 
-    return Racer(model, lambda images, masks: model(images, noise=masks.float()).loss, features)
+    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [one for one in learned if one.ndim >= 2 and len(one) > 1], "weight_decay": DECAY, "scale": 1.0},
+        {"params": [one for one in learned if one.ndim < 2 or len(one) == 1], "weight_decay": 0.0, "scale": 1.0},
+    ]
+    optimiser = torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.95), fused=True)
+    return Racer(model, lambda images, masks: model(images, noise=masks.float()).loss, features, optimiser)
 
 
 RACERS: dict[str, Callable[[ModelConfig, int], Racer]] = {
@@ -199,7 +210,7 @@ def augmentation(course: Course) -> Augmentation:
 
 def train(racer: Racer, samples: Samples, batch: int, seconds: float) -> float:
     """Train until the seconds are over; images in a second."""
-    optimiser = adamw(racer.module, RATE, DECAY)
+    optimiser = racer.optimiser
     racer.module.train()
     began, ticks, seen = time.perf_counter(), 10_000, 0
     for part in training_batches(samples, batch, range(10**9)):
