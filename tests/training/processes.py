@@ -26,7 +26,6 @@ _context.set_forkserver_preload(
         "crate_mae.training.pretrain",
         "crate_mae.training.finetune",
         "sklearn.datasets",
-        "torchvision.transforms.v2",
         "tests.training.faults",
         "tests.training.together",
     ]
