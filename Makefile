@@ -6,7 +6,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # Two processes of one thread each: most tests are too small for threads to share.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+# Each begins with its own half of the files, so that what tests of a file share is made once.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 
 .PHONY: install demo test test-all lint docs clean

@@ -94,6 +94,7 @@ def test_in_a_browser_it_opens_searches_and_fits_any_width(served: bool, site: P
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page()
+        page.set_default_timeout(120_000)  # other tests share the machine
         asked: list[str] = []
         said: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
