@@ -116,3 +116,29 @@ def test_what_contradicts_itself_gets_one_sentence(
         assert stop.value.code == 2
         assert expected in printed.err
         assert printed.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("given", [["a.png"], ["a.png", "b.png"], ["."]])
+def test_no_picture_that_is_read_is_written_over(
+    given: list[str],
+    checkpoint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = [write(tmp_path / name, seed).read_bytes() for seed, name in enumerate(["a.png", "b.png"])]
+    with pytest.raises(SystemExit) as stop:
+        main(["complete", *given, "--checkpoint", checkpoint, "--out", "a.png" if given == ["a.png"] else "."])
+    assert stop.value.code == 2
+    assert "would be written over" in capsys.readouterr().err
+    assert [(tmp_path / name).read_bytes() for name in ("a.png", "b.png")] == before
+
+
+def test_a_format_that_does_not_exist_leaves_the_file_as_it_is(checkpoint: str, tmp_path: Path) -> None:
+    picture = write(tmp_path / "a.png", 0)
+    notes = tmp_path / "notes.xyz"
+    notes.write_text("mine")
+    with pytest.raises(SystemExit):
+        main(["complete", str(picture), "--checkpoint", checkpoint, "--out", str(notes)])
+    assert notes.read_text() == "mine"

@@ -100,7 +100,7 @@ def test_a_pipeline_learns_searches_clones_and_pickles(gray: Path) -> None:
     images, labels = load_digits(return_X_y=True)
     images, labels = images[:200] / 16, labels[:200]
     pipeline = make_pipeline(CrateFeatures(gray), LogisticRegression(C=100.0, max_iter=2000))
-    search = GridSearchCV(pipeline, {"cratefeatures__layer": [0, 1], "cratefeatures__pool": ["mean"]}, cv=2)
+    search = GridSearchCV(pipeline, {"cratefeatures__layer": np.arange(2), "cratefeatures__pool": ["mean"]}, cv=2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a solver that has not come to its end
         search.fit(images, labels)

@@ -149,7 +149,7 @@ def test_what_can_not_be_exported_gets_one_sentence(
         ([str(checkpoint)], "--onnx FILE.onnx, --torch FILE.pt2, or both"),
         ([str(tmp_path), *file], "no checkpoint"),
         ([str(checkpoint), "--part", "autoencoder", "--torch", "x.pt2"], "holds a classifier and no autoencoder"),
-        ([str(checkpoint), *file], "onnxscript; pip install 'crate-mae[export]'"),
+        ([str(checkpoint), *file], "ONNX needs packages that are not installed; pip install 'crate-mae[export]'"),
         ([str(checkpoint), "--torch", str(checkpoint / "config.json" / "x.pt2")], "choose another place"),
     ]
     for words, expected in cases:

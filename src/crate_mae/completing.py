@@ -25,6 +25,7 @@ def run(model: MaskedAutoencoder, given: Sequence[Path], mask: Bool[Tensor, " N"
     """
     masked = f"{int(mask.sum())} of {model.num_patches} patches masked"
     if len(given) == 1 and not given[0].is_dir():
+        _keep_apart(given, [out])
         out.parent.mkdir(parents=True, exist_ok=True)
         error = draw(model, given[0], mask, out)
         print(f"Wrote {out}: {masked}, error {error:.4f}.")
@@ -34,12 +35,14 @@ def run(model: MaskedAutoencoder, given: Sequence[Path], mask: Bool[Tensor, " N"
         raise UserError(f"there are no images in {', '.join(printable(str(path)) for path in given)}.")
     if out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file, and several pictures go to a folder; choose another --out.")
+    drawn = [out / name for name in names(files)]
+    _keep_apart(files, drawn)
     out.mkdir(parents=True, exist_ok=True)
     errors, bad = [], 0
     with progress("complete", len(files), console) if len(files) > 1 else nullcontext() as advance:
-        for file, name in zip(files, names(files), strict=True):
+        for file, place in zip(files, drawn, strict=True):
             try:
-                errors.append(draw(model, file, mask, out / name))
+                errors.append(draw(model, file, mask, place))
             except UserError as reason:
                 warnings.warn(str(reason), stacklevel=1)
                 bad += 1
@@ -65,6 +68,16 @@ def draw(model: MaskedAutoencoder, picture: Path, mask: Bool[Tensor, " N"], out:
     except ValueError as error:
         raise UserError(f"{out} could not be written ({error}); choose another --out.") from None
     return panels.errors[0]
+
+
+def _keep_apart(files: Sequence[Path], drawn: Sequence[Path]) -> None:
+    """No picture that is read is written over."""
+    read = {file.resolve() for file in files}
+    for place in drawn:
+        if place.resolve() in read:
+            raise UserError(
+                f"{printable(str(place))} would be written over, and it is to be read; choose another --out."
+            )
 
 
 def pictures(path: Path) -> Iterator[Path]:

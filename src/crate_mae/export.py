@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from crate_mae.errors import UserError
+from crate_mae.errors import UserError, missing_extra
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.image_model import ImageEncoder, ImageModel
 from crate_mae.operators import ISTA, fold, ista_folded
@@ -255,7 +255,7 @@ def _imported(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise UserError(f"ONNX needs the package {name}; pip install 'crate-mae[export]' brings it.") from None
+        raise missing_extra("ONNX", "export") from None
 
 
 @contextmanager

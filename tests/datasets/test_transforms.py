@@ -76,6 +76,16 @@ def test_a_resized_crop_is_torchvisions(channels: int) -> None:
         np.testing.assert_allclose(np.asarray(found, dtype=int), np.asarray(expected, dtype=int), atol=1)
 
 
+def test_what_is_transparent_has_no_colour_to_mix_in() -> None:
+    pixels = np.zeros((40, 60, 4), dtype=np.uint8)
+    pixels[:, :30] = (255, 0, 0, 0)
+    pixels[:, 30:] = (255, 255, 255, 255)
+    found = np.asarray(resized_crop(Image.fromarray(pixels), (0, 0, 60, 40), (8, 7)))
+    seen = found[..., 3] > 0
+    assert seen.any()
+    assert (found[seen][:, :3] >= 250).all()
+
+
 def test_the_parts_of_the_augmentation() -> None:
     image = picture(0, (60, 40))
     for seed in range(40):

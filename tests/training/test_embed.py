@@ -210,7 +210,11 @@ def test_a_disk_that_goes_away_loses_nothing(
     whole = open_whole(tmp_path / "photos")
     with pytest.raises(UserError, match=r"Input/output error.*the disk is gone"):
         embed(model, Gone(whole, 16), LAST, tmp_path / "out.npz", QUIET)
+    few = embed(model, Gone(whole, 38), LAST, tmp_path / "out.npz", QUIET)
+    assert (few.count, len(few.bad)) == (38, 2)
     assert embed(model, Gone(whole, 40), LAST, tmp_path / "out.npz", QUIET).count == 40
+    assert embed(model, Gone(whole, 40), LAST, tmp_path / "out.npz", QUIET).before
+    assert not (tmp_path / "out.npz.parts").exists()
 
 
 def test_what_can_not_be_embedded_gets_one_sentence(

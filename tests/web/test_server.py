@@ -135,9 +135,19 @@ def test_only_own_names_are_answered(client: TestClient, host: str, loopback: bo
 
 
 def test_another_sites_page_can_send_nothing(client: TestClient) -> None:
-    for origin, status in {"http://127.0.0.1:8000": 200, "http://evil.example": 403, "null": 403}.items():
+    for origin, status in {
+        "http://127.0.0.1:8000": 200,
+        "http://evil.example": 403,
+        "null": 403,
+        "http://[": 403,
+    }.items():
         response = client.post("/api/layers?sample=digit-1", headers={"Origin": origin})
         assert response.status_code == status
+        assert "Content-Security-Policy" in response.headers
+
+
+def test_the_pages_own_files_listen_to_nothing(client: TestClient) -> None:
+    assert client.get("/?response=hello").content == client.get("/").content
 
 
 OPENED: list[str] = []

@@ -20,7 +20,7 @@ from crate_mae.training.objectives import Completing
 from crate_mae.training.optim import adamw
 
 OURS, LISTING, TRANSFORMERS = "crate-mae", "listing", "transformers"
-MISSING = "not run: install transformers"
+MISSING = "not run: pip install 'crate-mae[bench]' brings transformers"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 
 from crate_mae import __version__
 from crate_mae.data.checking import processors
+from crate_mae.training.run import commit
 
 SIDES = (1024, 2048, 3072)
 """Square products that are tried; the best one is the machine's rate."""
@@ -61,7 +61,7 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "crate_mae": __version__,
-        "commit": commit(),
+        "commit": commit() or "unknown",
     }
 
 
@@ -72,17 +72,3 @@ def cpu_name() -> str:
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     name = names[0] if names else platform.processor() or platform.machine()
     return f"{name} ({torch.backends.cpu.get_cpu_capability()})"
-
-
-def commit() -> str:
-    """The commit of the source, with a + where files differ from it; "unknown" where it is in no repository."""
-    folder = Path(__file__).parents[1]
-
-    def git(*words: str) -> str:
-        return subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        git("ls-files", "--error-unmatch", "__init__.py")
-        return git("rev-parse", "--short=10", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"

@@ -32,6 +32,7 @@ from crate_mae.bench.contestants import (
 )
 from crate_mae.bench.harness import Spread
 from crate_mae.bench.table import Row, at_most
+from crate_mae.errors import UserError
 from crate_mae.models.config import ModelConfig
 from crate_mae.progress import progress
 
@@ -118,7 +119,10 @@ def in_a_process_of_its_own(name: str, config: ModelConfig, batch: int) -> Peak:
     """``peak`` in a fresh interpreter with as many threads."""
     asked = {"name": name, "config": config.to_dict(), "batch": batch, "threads": torch.get_num_threads()}
     command = [sys.executable, "-m", __name__, json.dumps(asked)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        said = done.stderr.splitlines() or [f"it ended with code {done.returncode}, perhaps for want of memory"]
+        raise UserError(f"the memory of {name} at batch {batch} could not be measured: {said[-1]}")
     return Peak(**json.loads(done.stdout.splitlines()[-1]))
 
 

@@ -67,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)  # as a shell has it for SIGPIPE
     except OSError as error:
-        _end(f"crate-mae: error: {error.filename}: {error.strerror}; choose another place.", 2)
+        what = ": ".join(str(part) for part in (error.filename, error.strerror) if part) or str(error)
+        _end(f"crate-mae: error: {what}; make room there, or choose another place.", 2)
     except KeyboardInterrupt:
         _end("crate-mae: stopped.", 130)
 

@@ -17,7 +17,7 @@ def push(
 
     Args:
         checkpoint: A checkpoint folder, or a run folder.
-        name: Its name on the Hub, as owner/name; what is there already gets a new commit.
+        name: Its name on the Hub, as owner/name; what is there already gets a new commit, the card too.
         private: Whether only its owner sees a model that is new there.
         license: The licence of the weights, by the Hub's short name.
     """

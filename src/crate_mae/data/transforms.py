@@ -21,6 +21,7 @@ from crate_mae import images
 from crate_mae.data.randaugment import rand_augment
 from crate_mae.data.source import ImageSource
 from crate_mae.errors import UserError
+from crate_mae.models.config import ModelConfig
 from crate_mae.tokens import Size
 
 Box = tuple[int, int, int, int]  # left, top, right, bottom
@@ -66,6 +67,11 @@ class Transform(ABC):
 @dataclass(frozen=True)
 class Evaluation(Transform):
     """The whole picture, resized, as ``model.preprocess`` does it."""
+
+    @classmethod
+    def of(cls, config: ModelConfig) -> "Evaluation":
+        """As a model of this configuration takes it."""
+        return cls(config.image_size, config.channels, config.mean, config.std)
 
     def __call__(self, source: ImageSource, index: int, generator: torch.Generator) -> Float[Tensor, "c H W"]:
         return self.normalised(source.read(index))
@@ -146,6 +152,8 @@ def resized_crop(image: Image.Image, box: Box, size: Size) -> Image.Image:
 
     By torch, in a third of Pillow's time. A value may differ from Pillow's by 1 of 255, by rounding.
     """
+    if image.mode == "RGBA":  # what is transparent has no colour to mix in: weighted by alpha meanwhile, as Pillow does
+        return resized_crop(image.convert("RGBa"), box, size).convert("RGBA")
     part = image.crop(box)
     pixels = torch.frombuffer(bytearray(part.tobytes()), dtype=torch.uint8).view(1, part.height, part.width, -1)
     resized = F.interpolate(pixels.permute(0, 3, 1, 2), size, mode="bilinear", antialias=True)

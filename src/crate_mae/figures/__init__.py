@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,9 @@ COLOURS = (INK, ACCENT, "#3f7d54", "#8463a5")
 def save(figure: Figure, path: Path) -> Path:
     """Write a figure, large enough for a laptop's width, in the format of the suffix; PNG without one."""
     kind = path.suffix.removeprefix(".") or "png"
-    with path.open("wb") as file:
-        figure.savefig(file, format=kind, dpi=150, bbox_inches="tight", facecolor="white")
+    drawn = BytesIO()  # first: a format that does not exist leaves a file that does as it is
+    figure.savefig(drawn, format=kind, dpi=150, bbox_inches="tight", facecolor="white")
+    path.write_bytes(drawn.getbuffer())
     return path
 
 

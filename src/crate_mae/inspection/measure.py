@@ -162,9 +162,7 @@ def _layer(model: ImageModel, layer: int | None) -> int:
 
 
 def _samples(model: ImageModel, source: ImageSource, settings: Settings) -> Samples:
-    config = model.config
-    transform = Evaluation(config.image_size, config.channels, config.mean, config.std)
-    return Samples(source, transform, model.num_patches, settings.mask_ratio, settings.seed)
+    return Samples(source, Evaluation.of(model.config), model.num_patches, settings.mask_ratio, settings.seed)
 
 
 def _images(model: ImageModel, source: ImageSource, indices: np.ndarray, settings: Settings) -> Tensor:

@@ -2,7 +2,8 @@
 
 While it runs, the folder OUT.parts holds ``about.json``, which says of what the features are, and a file for each part
 that is done. A part always has the same images in the same batches: what is resumed is the same to the last bit. When
-all are there they become one table, and the folder goes.
+all are there they become one table, and the folder goes; unless there were images that could not even be opened, as
+where a disk is gone: then it stays, and another run tries these again.
 """
 
 import hashlib
@@ -24,10 +25,11 @@ from crate_mae.data.reading import Read, in_turn, read_batches
 from crate_mae.data.source import ImageSource, fingerprint
 from crate_mae.data.transforms import Evaluation
 from crate_mae.errors import UserError
+from crate_mae.memory import freed_memory_kept
 from crate_mae.models.image_model import ImageModel
 from crate_mae.progress import progress
 from crate_mae.training.feature_table import About, Rows, Table, check_format, read_about, write_table
-from crate_mae.training.features import Reader, Which, model_digest
+from crate_mae.training.features import Reader, Which, canonical, model_digest
 
 PART = 1024
 """Images in a part, or a batch where that is larger: what a kill can cost."""
@@ -63,13 +65,14 @@ def embed(
 ) -> Embedded:
     """Write the features of every image that can be read to a .parquet or .npz file, going on where it stopped."""
     check_format(out)
-    _check_layer(model, which)
+    canonical(model, which.layer)  # or an error
     about = describe(model, source, which, reader.batch, checkpoint)
     folder = out.with_name(f"{out.name}.parts")
     if out.exists():
         there = _compare(read_about(out), about, out)
-        shutil.rmtree(folder, ignore_errors=True)  # a kill came between the last rename and this
-        return Embedded(there["rows"], there["bad"], before=True)
+        if not there["unopened"]:
+            shutil.rmtree(folder, ignore_errors=True)  # a kill came between the last rename and this
+            return Embedded(there["rows"], there["bad"], before=True)
     parts = Parts(folder, about)
     spans = in_turn(range(len(source)), reader.batch * max(1, PART // reader.batch))
     _compute(model, source, which, reader, parts, spans)
@@ -147,12 +150,12 @@ def _compute(
     missing = [number for number in range(len(spans)) if (part := parts.read(number)) is None or part.unopened]
     batches = {number: in_turn(spans[number], reader.batch) for number in missing}
     config = model.config
-    resized = Evaluation(config.image_size, config.channels, config.mean, config.std)
-    reading = read_batches(source, resized, [batch for each in batches.values() for batch in each], reader.workers)
+    asked = [batch for each in batches.values() for batch in each]
+    reading = read_batches(source, Evaluation.of(config), asked, reader.workers)
     total = -(-len(source) // reader.batch)
     done = total - sum(map(len, batches.values()))
     watch = _Watch(source)
-    with progress("embed", total, reader.console, done) as advance:
+    with freed_memory_kept(), progress("embed", total, reader.console, done) as advance:
         for number, of_part in batches.items():
             reads: list[Read] = []
             unopened = 0
@@ -202,10 +205,11 @@ class _Watch:
 def _gather(parts: Parts, source: ImageSource, spans: list[range], dim: int, out: Path) -> Embedded:
     """All parts as one table, one part at a time in memory."""
     bad: list[str] = []
-    count = 0
+    count = unopened = 0
     for part in _every(parts, spans):
         bad += [each.reason for each in part.bad]
         count += len(part.indices)
+        unopened += part.unopened
     if not count:
         shutil.rmtree(parts.folder)
         raise UserError(f"none of the {len(source)} images can be read. The first: {bad[0]}")
@@ -217,9 +221,10 @@ def _gather(parts: Parts, source: ImageSource, spans: list[range], dim: int, out
             known = np.array([-1 if label is None else label for label in labels], dtype=np.int64)
             yield Rows([source.name(index) for index in indices], known, part.features)
 
-    about = _read_json(parts.folder / "about.json") | {"rows": count, "bad": bad}
+    about = _read_json(parts.folder / "about.json") | {"rows": count, "bad": bad, "unopened": unopened}
     write_table(out, Table(about, count, dim, rows))
-    shutil.rmtree(parts.folder)
+    if not unopened:
+        shutil.rmtree(parts.folder)
     return Embedded(count, bad)
 
 
@@ -243,12 +248,6 @@ def _compare(there: Any, now: About, place: Path) -> About:
             }.get(name, f"{name} was {there.get(name)} and is {now[name]}")
             raise UserError(f"{place} does not fit what is asked: {changed}; delete it or choose another --out.")
     return there
-
-
-def _check_layer(model: ImageModel, which: Which) -> None:
-    depth = model.config.depth
-    if not -depth - 1 <= which.layer <= depth:
-        raise UserError(f"there is no layer {which.layer} in {depth}; choose from {-depth - 1} to {depth}.")
 
 
 def _read_json(path: Path) -> Any:

@@ -28,8 +28,7 @@ def some(source: ImageSource, most: int) -> ImageSource:
 
 def as_evaluated(source: ImageSource, config: ModelConfig, mask_ratio: float) -> Samples:
     """A source as the model sees it outside of training: resized only, with masks that are the same each time."""
-    resized = Evaluation(config.image_size, config.channels, config.mean, config.std)
-    return Samples(source, resized, config.num_patches, mask_ratio)
+    return Samples(source, Evaluation.of(config), config.num_patches, mask_ratio)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from crate_mae.errors import UserError
+from crate_mae.errors import UserError, missing_extra
 
 About = dict[str, Any]
 """What the file says of itself; values that JSON takes."""
@@ -73,7 +73,7 @@ def _pyarrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise UserError("Parquet needs the package pyarrow; pip install 'crate-mae[parquet]' brings it.") from None
+        raise missing_extra("Parquet", "parquet") from None
     return pyarrow
 
 

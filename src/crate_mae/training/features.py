@@ -78,7 +78,7 @@ def model_features(
     files = {} if cache is None else _files(cache, model, source, keys)
     found = {which: features for which, file in files.items() if (features := read_features(file))}
     if missing := [which for which in keys if which not in found]:
-        computed = extract(source, evaluation(model), partial(describe, model, missing), reader, label)
+        computed = extract(source, Evaluation.of(model.config), partial(describe, model, missing), reader, label)
         for which, features in computed.items():
             if files:
                 write_features(files[which], features)
@@ -92,12 +92,6 @@ def canonical(model: ImageModel, layer: int) -> int:
     if not -depth - 1 <= layer <= depth:
         raise UserError(f"there is no layer {layer} in {depth}; choose from {-depth - 1} to {depth}, or all.")
     return layer if layer == -1 else layer % (depth + 1)
-
-
-def evaluation(model: ImageModel) -> Evaluation:
-    """The images as this model takes them: resized only."""
-    config = model.config
-    return Evaluation(config.image_size, config.channels, config.mean, config.std)
 
 
 def extract(

@@ -227,11 +227,18 @@ def configured(run: Run, recipe: Config | None, settings: Iterable[str], kind: t
 
 
 def commit() -> str | None:
-    """The commit of the code that runs, with + where files differ from it; None where it is no checkout."""
-    here = Path(__file__).parent
+    """The commit of the code that runs, with + where files differ from it; None where it is no checkout.
+
+    Code that lies in another project's repository, as an installation in its .venv does, is none of that one's commits.
+    """
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
-        words = ["git", "-C", str(here), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
-        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip() or None
+        git("ls-files", "--error-unmatch", Path(__file__).name)
+        return git("describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*") or None
     except (OSError, subprocess.CalledProcessError):
         return None
 

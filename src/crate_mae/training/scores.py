@@ -32,10 +32,8 @@ def scores(model: Classifier, source: ImageSource, batch: int = 128, workers: in
     for name, value, least in (("batch", batch, 1), ("workers", workers, 0)):
         if value < least:
             raise UserError(f"{name} is {value}; choose a whole number from {least} up.")
-    config = model.config
-    resized = Evaluation(config.image_size, config.channels, config.mean, config.std)
     batches = in_turn(range(len(source)), batch)
-    return _scored(model.eval(), read_batches(source, resized, batches, workers))
+    return _scored(model.eval(), read_batches(source, Evaluation.of(model.config), batches, workers))
 
 
 @torch.no_grad()

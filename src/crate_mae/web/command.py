@@ -40,7 +40,9 @@ def run(
             family = FAMILIES[one.model.config.family]
             console.print(f"{one.name}: {family}, {one.model.num_parameters:,} parameters, {device}.", highlight=False)
         if not is_loopback(listener):
-            console.print("Whoever can reach this machine can use the page.", highlight=False)
+            elsewhere = f"http://{socket.gethostname()}:{listener.getsockname()[1]}"
+            words = f"Whoever can reach this machine can use the page, at {elsewhere} or by its address in numbers."
+            console.print(words, highlight=False, soft_wrap=True)
         console.print(
             f"Serving on {address} (Ctrl+C stops; {address}/api has the API)", highlight=False, soft_wrap=True
         )

@@ -70,6 +70,6 @@ class Guard:
         if not self.hosts.allow(host):
             message = "this server does not go by that name; use the address that crate-mae serve has printed."
             return JSONResponse({"error": message}, 421)
-        if origin is not None and scope["method"] not in ("GET", "HEAD") and urlsplit(origin).netloc != host:
+        if origin is not None and scope["method"] not in ("GET", "HEAD") and origin.partition("://")[2] != host:
             return JSONResponse({"error": "only the server's own page may send requests from a browser."}, 403)
         return None

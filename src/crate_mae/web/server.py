@@ -1,7 +1,7 @@
 """The server: the page's files from a fixed table, and the API over ``views``."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from importlib.resources import files
 from io import BytesIO
@@ -59,6 +59,8 @@ PICTURE: dict[str, Any] = {
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": description}
     for status, description in {
+        404: "There is no such sample.",
+        408: "The upload took too long.",
         413: "The upload has too many bytes or pixels.",
         415: "The upload is no picture that is read.",
         422: "The picture is damaged, or a parameter is wrong.",
@@ -99,8 +101,14 @@ def create_app(served: Sequence[Served], samples: Mapping[str, Sample], limits: 
 def _serve_files(app: FastAPI) -> None:
     folder = files("crate_mae.web") / "static"
     for address, (name, kind) in FILES.items():
-        response = Response((folder / name).read_bytes(), media_type=kind)
-        app.add_api_route(address, lambda response=response: response, include_in_schema=False)
+        app.add_route(address, _always(Response((folder / name).read_bytes(), media_type=kind)))
+
+
+def _always(response: Response) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        return response
+
+    return answer
 
 
 def _serve_api(app: FastAPI, served: Sequence[Served], samples: Mapping[str, Sample], workers: Workers) -> None:

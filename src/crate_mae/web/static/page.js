@@ -5,7 +5,10 @@ import { MaskGrid } from "./mask.js";
 import { ask, Latest, Problem } from "./requests.js";
 
 const $ = (id) => document.getElementById(id);
-const about = await fetch("/api/about").then((response) => response.json());
+const about = await fetch("/api/about").then((response) => response.json()).catch((error) => {
+  $("messages").append(element("p", { class: "message" }, "The server does not answer; start it again, then load this page anew."));
+  throw error;
+});
 const PIXELATED = 64;  // pictures up to this side are shown pixel by pixel
 const SYMBOLS = { compression: ["R", "c"], rate: ["R", ""], sparsity: ["Sparsity", ""] };
 
@@ -254,6 +257,7 @@ async function open_picture(picture) {
     if (own.signal.aborted) return;
     panels.forEach((panel) => panel.cancel());
     Object.assign(state, { picture, originals });
+    $("save").disabled = false;
   } catch (error) {
     complain("picture", error);
     if (error.retryAfter) setTimeout(() => { if (loading === own) open_picture(picture); }, 1000 * error.retryAfter);
