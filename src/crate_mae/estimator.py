@@ -1,6 +1,5 @@
 """A model's features as a step of a scikit-learn pipeline."""
 
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -59,13 +58,13 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """Load the model, and look at ``X`` without computing anything from it."""
         if self.pool not in ("cls", "mean"):
             raise UserError(f"pool is {self.pool!r}; choose from 'cls', 'mean'.")
-        if not isinstance(self.batch_size, Integral) or self.batch_size < 1:
+        if not isinstance(self.batch_size, int | np.integer) or self.batch_size < 1:
             raise UserError(f"batch_size is {self.batch_size!r}; choose a whole number from 1 up.")
         if self.device not in get_args(Device):
             raise UserError(f"device is {self.device!r}; choose from {', '.join(map(repr, get_args(Device)))}.")
         model = ImageModel.from_pretrained(self.checkpoint)
         depth = model.config.depth
-        if not isinstance(self.layer, Integral) or not -depth - 1 <= self.layer <= depth:
+        if not isinstance(self.layer, int | np.integer) or not -depth - 1 <= self.layer <= depth:
             raise UserError(f"there is no layer {self.layer!r} in {depth}; choose from {-depth - 1} to {depth}.")
         self._pictures(X, model.config, reset=True)
         self.model_ = model
@@ -84,7 +83,7 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 parts = []
                 for start in starts:
                     batch = torch.stack([model.preprocess(each) for each in pictures[start : start + self.batch_size]])
-                    parts.append(model.features(batch.to(device), self.layer, self.pool).cpu().numpy())
+                    parts.append(model.features(batch.to(device), int(self.layer), self.pool).cpu().numpy())
                     advance(f"{min(start + self.batch_size, len(pictures))} images")
         finally:
             self.model_.to("cpu")  # between calls, so that a pickle loads on any machine

@@ -78,7 +78,7 @@ def test_the_small_model_and_the_forms(no_transformers: None) -> None:
     check(list(steps.rows(SMALL, quiet())), 2)
     *rows, missing = steps.form_rows(steps.FormSizes(CONFIG, 2, 1), quiet())
     check(rows, 2)
-    assert (missing.result, missing.note) == (None, "not run: install transformers")
+    assert (missing.result, missing.note) == (None, "not run: pip install 'crate-mae[bench]' brings transformers")
 
 
 def test_encoding() -> None:
@@ -124,7 +124,7 @@ def test_memory(no_transformers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     check([row], 1)
     assert row.peak_bytes.keys() == {OURS, LISTING}
     assert row.result.middle == row.peak_bytes[OURS] / row.peak_bytes[LISTING]
-    assert missing.note == "not run: install transformers"
+    assert missing.note == "not run: pip install 'crate-mae[bench]' brings transformers"
 
 
 def test_rates() -> None:
@@ -136,14 +136,14 @@ def test_rates() -> None:
 
 
 def test_the_probe_reports_convergence_and_accuracy_on_both_sides() -> None:
-    (row,) = probing.rows(probing.Sizes(600, 12, ("flat",)), quiet())
+    (row,) = probing.rows(probing.Sizes(600, 12), quiet())
     check([row], 1)
     assert row.details["fits"].keys() == {"sweep", "scikit-learn"}
     for side in row.details["fits"].values():
         assert [fit["C"] for fit in side] == list(STRENGTHS)
         assert all(fit["converged"] and fit["accuracy"] > 15 for fit in side)
     assert "all fits converged on both sides" in row.note
-    data = probing.made(600, 12, 1.6)
+    data = probing.made(600, 12)
     assert not all(fit.converged for fit in probing.separate(data, max_iter=1))
     np.testing.assert_allclose(data.train.std(0), 1, rtol=1e-3)
 
