@@ -104,7 +104,7 @@ def test_a_pipeline_learns_searches_clones_and_pickles(gray: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a solver that has not come to its end
         search.fit(images, labels)
-    layer = search.best_params_["cratefeatures__layer"]
+    layer = int(search.best_params_["cratefeatures__layer"])
     features = by_hand(gray, (images * 255).round().astype(np.uint8), layer)
     np.testing.assert_allclose(search.best_estimator_[0].transform(images), features, rtol=1e-4, atol=1e-5)
     assert search.score(images, labels) > 0.5  # ten classes; the weights are random
