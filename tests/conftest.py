@@ -4,7 +4,8 @@ Left out are the modules that check a person's words themselves (configuration, 
 the sentence for people is what is tested.
 """
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +89,18 @@ def model(request: pytest.FixtureRequest) -> crate_mae.MaskedAutoencoder:
 def images() -> torch.Tensor:
     """Three images for ``small_model``."""
     return torch.randn(3, 3, 12, 24, generator=torch.Generator().manual_seed(3))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium, or a relative of its."""
+    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if executable is None:
+        pytest.skip("there is no Chromium to open the page with")
+    from playwright.sync_api import sync_playwright
+
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=executable, args=flags)
+        yield launched
+        launched.close()

@@ -3,7 +3,6 @@
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 
@@ -59,7 +58,6 @@ def test_pages_are_mapped_once_and_given_back_at_the_end() -> None:
 
 
 def test_where_the_c_library_is_another_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    nothing: Callable[[object], object] = lambda _: object()  # noqa: E731
-    monkeypatch.setattr("ctypes.CDLL", nothing)
+    monkeypatch.setattr("ctypes.CDLL", lambda _: object())
     with freed_memory_kept():
         pass

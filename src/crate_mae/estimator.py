@@ -63,9 +63,9 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         if self.device not in get_args(Device):
             raise UserError(f"device is {self.device!r}; choose from {', '.join(map(repr, get_args(Device)))}.")
         model = ImageModel.from_pretrained(self.checkpoint)
-        depth = model.config.depth
-        if not isinstance(self.layer, int | np.integer) or not -depth - 1 <= self.layer <= depth:
-            raise UserError(f"there is no layer {self.layer!r} in {depth}; choose from {-depth - 1} to {depth}.")
+        if not isinstance(self.layer, int | np.integer):
+            raise UserError(f"there is no layer {self.layer!r}; choose a whole number.")
+        model.layer_from_the_front(int(self.layer))
         self._pictures(X, model.config, reset=True)
         self.model_ = model
         return self

@@ -15,7 +15,7 @@ def freed_memory_kept() -> Iterator[None]:
     """Keep what tensors free for the tensors to come, rather than give it back to the system each time.
 
     A step on a CPU frees and asks for the same gigabytes again and again. glibc returns large pieces to the kernel,
-    which has to map and clear every page of them anew; docs/performance.md says what that costs. At the end everything
+    which has to map and clear every page of them anew; docs/log.md says what that costs. At the end everything
     is given back. Where the C library is not glibc nothing happens.
     """
     library = ctypes.CDLL(None if sys.platform != "win32" else "msvcrt")

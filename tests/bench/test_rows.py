@@ -21,6 +21,7 @@ from crate_mae.bench import (
     pictures,
     probing,
     processes,
+    profiling,
     race,
     rates,
     scaling,
@@ -133,6 +134,13 @@ def test_rates() -> None:
     W = project(*rates.tokens_and_bases(sizes))
     for side in rates.SIDES.values():
         torch.testing.assert_close(side(W), rates.small_side(W), rtol=2e-3, atol=2e-3)
+
+
+def test_the_profile_knows_every_kind_by_torchs_own_names() -> None:
+    found = list(profiling.rows(profiling.Sizes(((CONFIG, 2),), rounds=1), quiet()))
+    check(found, len(profiling.KINDS) + 1)
+    assert sum(row.result.middle for row in found if row.result) == pytest.approx(100)
+    assert all(row.result.middle > 0 for row in found if row.result)
 
 
 def test_the_probe_reports_convergence_and_accuracy_on_both_sides() -> None:

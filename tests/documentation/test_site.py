@@ -6,12 +6,12 @@ import http.server
 import importlib.util
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,29 +85,25 @@ def address(site: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("served", [True, False], ids=["from a server", "from the disk"])
-def test_in_a_browser_it_opens_searches_and_fits_any_width(served: bool, site: Path, address: str) -> None:
+def test_in_a_browser_it_opens_searches_and_fits_any_width(
+    served: bool, site: Path, address: str, browser: Any
+) -> None:
     start = address if served else site.as_uri()
-    playwright = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("there is no chromium")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page()
-        page.set_default_timeout(120_000)  # other tests share the machine
-        asked: list[str] = []
-        said: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: said.append(str(error)))
-        for name in ("index", "theory", "reference/operators"):
-            for width in WIDTHS.values():
-                page.set_viewport_size({"width": width, "height": 800})
-                page.goto(f"{start}/{name}.html", wait_until="networkidle")
-                assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
-        page.set_viewport_size({"width": WIDTHS["wide"], "height": 800})
-        page.fill("[data-md-component=search-query]", "soft-impute")
-        page.wait_for_selector(".md-search-result__item a[href*=theory]")
-        browser.close()
+    page = browser.new_page()
+    page.set_default_timeout(120_000)  # other tests share the machine
+    asked: list[str] = []
+    said: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    for name in ("index", "theory", "reference/operators"):
+        for width in WIDTHS.values():
+            page.set_viewport_size({"width": width, "height": 800})
+            page.goto(f"{start}/{name}.html", wait_until="networkidle")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
+    page.set_viewport_size({"width": WIDTHS["wide"], "height": 800})
+    page.locator("[data-md-component=search-query]").press_sequentially("soft-impute")  # it listens to the keys
+    page.wait_for_selector(".md-search-result__item a[href*=theory]")
+    page.close()
     assert [url for url in asked if not url.startswith((start, "data:", "about:"))] == []
     assert said == []

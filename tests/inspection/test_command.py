@@ -6,8 +6,6 @@ import inspect
 import json
 import re
 import shlex
-import shutil
-from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -76,20 +74,6 @@ def test_a_page_says_what_it_leaves_out(tmp_path: Path, capsys: pytest.CaptureFi
     printed = capsys.readouterr().out
     assert "5 images" in printed
     assert str(out / "report.html") in printed.replace("\n", "")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if executable is None:
-        pytest.skip("there is no Chromium to open the report with")
-    from playwright.sync_api import sync_playwright
-
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=executable, args=flags)
-        yield launched
-        launched.close()
 
 
 @pytest.mark.parametrize("width", [1366, 390])

@@ -2,7 +2,6 @@
 
 import atexit
 import contextlib
-import shutil
 import socket
 import threading
 import time
@@ -11,7 +10,6 @@ from io import BytesIO
 from typing import Any
 
 import httpx
-import pytest
 import torch
 import uvicorn
 from PIL import Image
@@ -75,17 +73,3 @@ def photo(width: int = 90, height: int = 60) -> Image.Image:
     generator = torch.Generator().manual_seed(5)
     pixels = torch.randint(0, 256, (height // 10, width // 10, 3), generator=generator, dtype=torch.uint8)
     return Image.fromarray(pixels.numpy()).resize((width, height), Image.Resampling.BICUBIC)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if executable is None:
-        pytest.skip("there is no Chromium to open the page with")
-    from playwright.sync_api import sync_playwright
-
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=executable, args=flags)
-        yield launched
-        launched.close()

@@ -9,7 +9,19 @@ from typing import Any
 
 from rich.console import Console
 
-from crate_mae.bench import encoding, memory, pictures, probing, processes, race, rates, scaling, start, steps
+from crate_mae.bench import (
+    encoding,
+    memory,
+    pictures,
+    probing,
+    processes,
+    profiling,
+    race,
+    rates,
+    scaling,
+    start,
+    steps,
+)
 from crate_mae.bench.machine import machine
 from crate_mae.bench.table import Row, markdown, on_terminal
 from crate_mae.errors import UserError
@@ -30,6 +42,7 @@ GROUPS: dict[str, Group] = {
     "memory": Group(memory.rows, memory.Sizes(), memory.Sizes(batches=(4,))),
     "encoding": Group(encoding.rows, encoding.WHOLE, encoding.QUICK),
     "small": Group(steps.rows, steps.SMALL_WHOLE, steps.SMALL_QUICK),
+    "profile": Group(profiling.rows, profiling.WHOLE, profiling.QUICK),
     "forms": Group(steps.form_rows, steps.FORMS_WHOLE, steps.FORMS_QUICK),
     "rates": Group(rates.rows, rates.WHOLE, rates.QUICK),
     "probe": Group(probing.rows, probing.WHOLE, probing.QUICK),

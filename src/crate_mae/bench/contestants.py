@@ -89,13 +89,7 @@ def transformers_model(c: ModelConfig, seed: int, mask_ratio: float = 0.75) -> A
 
     he = he_mae(c)
     config = ViTMAEConfig(
-        hidden_size=c.dim,
-        num_hidden_layers=c.depth,
-        num_attention_heads=c.heads,
-        intermediate_size=4 * c.dim,
-        image_size=c.image_size[0],
-        patch_size=c.patch_size[0],
-        num_channels=c.channels,
+        **_shape(c),
         decoder_hidden_size=he.decoder_dim,
         decoder_num_hidden_layers=he.decoder_depth,
         decoder_num_attention_heads=he.decoder_heads,
@@ -105,6 +99,19 @@ def transformers_model(c: ModelConfig, seed: int, mask_ratio: float = 0.75) -> A
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return ViTMAEForPreTraining(config).train()
+
+
+def _shape(c: ModelConfig) -> dict[str, Any]:
+    """The images and the encoder in transformers' words."""
+    return {
+        "hidden_size": c.dim,
+        "num_hidden_layers": c.depth,
+        "num_attention_heads": c.heads,
+        "intermediate_size": 4 * c.dim,
+        "image_size": c.image_size[0],
+        "patch_size": c.patch_size[0],
+        "num_channels": c.channels,
+    }
 
 
 def he_mae(config: ModelConfig) -> ModelConfig:
@@ -147,18 +154,6 @@ def encoders(work: Work) -> dict[str, Callable[[], Tensor]]:
     if has_transformers():
         from transformers import ViTConfig, ViTModel
 
-        c = work.config
-        vit = ViTModel(
-            ViTConfig(
-                hidden_size=c.dim,
-                num_hidden_layers=c.depth,
-                num_attention_heads=c.heads,
-                intermediate_size=4 * c.dim,
-                image_size=c.image_size[0],
-                patch_size=c.patch_size[0],
-                num_channels=c.channels,
-            ),
-            add_pooling_layer=False,
-        ).eval()
+        vit = ViTModel(ViTConfig(**_shape(work.config)), add_pooling_layer=False).eval()
         found[TRANSFORMERS] = lambda: vit(work.images).last_hidden_state
     return found

@@ -192,8 +192,8 @@ def bench(
     Args:
         out: Folder for bench.json and bench.md.
         quick: Fewer rounds and smaller sizes, in three minutes: to see that it works, not to publish.
-        only: Some rows alone: base, memory, encoding, small, forms, rates, probe, pictures, processes, scaling, start.
-            May be given again.
+        only: Some rows alone: base, memory, encoding, small, profile, forms, rates, probe, pictures, processes,
+            scaling, start. May be given again.
         race: In place of the table, train the visible-only form, the paper's form and ViT-MAE for the same seconds on
             digits and CIFAR-10.
         data_root: race: where cifar10 is; data/ unless given.

@@ -150,7 +150,7 @@ def crop_box(size: tuple[int, int], area: tuple[float, float], draws: list[float
 def resized_crop(image: Image.Image, box: Box, size: Size) -> Image.Image:
     """The part of a picture in the box, at height and width ``size``: bilinear, with antialiasing where it shrinks.
 
-    By torch, in a third of Pillow's time. A value may differ from Pillow's by 1 of 255, by rounding.
+    By torch, which is quicker than Pillow. A value may differ from Pillow's by 1 of 255, by rounding.
     """
     if image.mode == "RGBA":  # what is transparent has no colour to mix in: weighted by alpha meanwhile, as Pillow does
         return resized_crop(image.convert("RGBa"), box, size).convert("RGBA")

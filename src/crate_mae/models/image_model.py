@@ -108,12 +108,16 @@ class ImageModel(nn.Module, HubModel, ABC):
                 return tokens[:, 1:].mT.unflatten(-1, self.config.grid)
         raise UserError(f"pool is {pool!r}; choose from 'cls', 'mean', 'grid'.")
 
-    def _layer_output(self, images: Tensor, layer: int) -> Tokens:
+    def layer_from_the_front(self, layer: int) -> int:
+        """``features``' layer counted from 0, the embedding, to L; an error where there is none of that number."""
         depth = self.config.depth
         if not -depth - 1 <= layer <= depth:
             raise UserError(f"there is no layer {layer} in {depth}; choose from {-depth - 1} to {depth}.")
+        return layer % (depth + 1)
+
+    def _layer_output(self, images: Tensor, layer: int) -> Tokens:
         tokens = self.embed(images)
-        for block in self.encoder.blocks[: layer % (depth + 1)]:
+        for block in self.encoder.blocks[: self.layer_from_the_front(layer)]:
             tokens = block(tokens)
         return tokens
 

@@ -30,6 +30,7 @@ from crate_mae.models.image_model import ImageModel
 from crate_mae.progress import progress
 from crate_mae.training.feature_table import About, Rows, Table, check_format, read_about, write_table
 from crate_mae.training.features import Reader, Which, canonical, model_digest
+from crate_mae.training.features import describe as described
 
 PART = 1024
 """Images in a part, or a batch where that is larger: what a kill can cost."""
@@ -65,7 +66,7 @@ def embed(
 ) -> Embedded:
     """Write the features of every image that can be read to a .parquet or .npz file, going on where it stopped."""
     check_format(out)
-    canonical(model, which.layer)  # or an error
+    which = Which(canonical(model, which.layer), which.pool)
     about = describe(model, source, which, reader.batch, checkpoint)
     folder = out.with_name(f"{out.name}.parts")
     if out.exists():
@@ -174,8 +175,7 @@ def _compute(
 def _features(model: ImageModel, which: Which, read: Read) -> Float[np.ndarray, "n d"]:
     if not read.images:
         return np.empty((0, model.config.dim), dtype=np.float32)
-    images = torch.stack(read.images).to(model.device)
-    return model.eval().features(images, which.layer, which.pool).float().cpu().numpy()
+    return described(model, [which], torch.stack(read.images))[which].float().cpu().numpy()
 
 
 class _Watch:

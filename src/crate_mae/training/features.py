@@ -19,7 +19,6 @@ from torch import Tensor
 from crate_mae.data.loader import Samples, evaluation_batches
 from crate_mae.data.source import ImageSource, fingerprint
 from crate_mae.data.transforms import Evaluation, Transform
-from crate_mae.errors import UserError
 from crate_mae.memory import freed_memory_kept
 from crate_mae.models.image_model import ImageModel
 from crate_mae.models.stack import Tokens
@@ -87,11 +86,9 @@ def model_features(
 
 
 def canonical(model: ImageModel, layer: int) -> int:
-    """A layer counted from the front, but for -1; an error where there is none of that number."""
-    depth = model.config.depth
-    if not -depth - 1 <= layer <= depth:
-        raise UserError(f"there is no layer {layer} in {depth}; choose from {-depth - 1} to {depth}, or all.")
-    return layer if layer == -1 else layer % (depth + 1)
+    """A layer counted from the front, but for -1, which is the output after the final norm."""
+    index = model.layer_from_the_front(layer)
+    return layer if layer == -1 else index
 
 
 def extract(

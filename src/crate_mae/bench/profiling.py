@@ -1,0 +1,60 @@
+"""Where the time of a training step goes: shares of what torch's operators take themselves, by its profiler."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console
+from torch.profiler import ProfilerActivity, profile
+
+from crate_mae.bench.contestants import BASE, CPU_SIZED, Trainee, Work, ours
+from crate_mae.bench.harness import Spread
+from crate_mae.bench.steps import size_in_words
+from crate_mae.bench.table import Row
+from crate_mae.memory import freed_memory_kept
+from crate_mae.models.config import ModelConfig
+from crate_mae.progress import progress
+
+ATTENTION = "aten::_scaled_dot_product_flash_attention_for_cpu"
+KINDS: dict[str, tuple[str, ...]] = {
+    "matrix products": ("aten::mm", "aten::addmm", "aten::bmm"),
+    "attention": (ATTENTION, f"{ATTENTION}_backward"),
+    "zeros, as attention's gradients begin": ("aten::fill_", "aten::zero_"),
+    "layer norms": ("aten::native_layer_norm", "aten::native_layer_norm_backward"),
+    "AdamW": ("aten::_fused_adamw_",),
+}
+REST = "sums, thresholds, copies and all else"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    works: tuple[tuple[ModelConfig, int], ...] = ((BASE, 16), (CPU_SIZED, 128))
+    """Models and batches."""
+    rounds: int = 3
+
+
+WHOLE, QUICK = Sizes(), Sizes(works=((BASE, 4), (CPU_SIZED, 32)), rounds=1)
+
+
+def shares(step: Trainee) -> dict[str, float]:
+    """Per cent of one step's time in each kind of operator, forward and backward together."""
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        step()
+    spent = {event.key: event.self_cpu_time_total for event in seen.key_averages()}
+    whole = sum(spent.values())
+    found = {kind: 100 * sum(spent.get(name, 0.0) for name in names) / whole for kind, names in KINDS.items()}
+    return found | {REST: 100 - sum(found.values())}
+
+
+def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    for config, batch in sizes.works:
+        step = ours(Work(config, batch))
+        what = f"training step, {size_in_words(config)}, batch {batch}"
+        found = []
+        with freed_memory_kept(), progress(f"profile, {what}", 1 + sizes.rounds, console) as advance:
+            step()  # warms up
+            advance()
+            for _ in range(sizes.rounds):
+                found.append(shares(step))
+                advance()
+        for kind in (*KINDS, REST):
+            yield Row(f"{kind}, {what}", "the whole step", Spread.of([each[kind] for each in found]), unit="%")
