@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "crate_mae"
 ORDER = [  # each may import those before it
-    ["errors", "memory", "progress", "report", "vision", "figures"],
+    ["attention", "errors", "memory", "progress", "report", "vision", "figures"],
     ["operators", "tokens", "device"],
     ["images", "theory"],
     ["models", "regions"],

@@ -96,7 +96,9 @@ def to_tensor(image: Image.Image, channels: int, size: Size) -> Float[Tensor, "c
         image = image.resize((width, height), Image.Resampling.BICUBIC)
     planes = b"".join(image.tobytes("raw", band) for band in image.getbands())  # Pillow takes them apart quickest
     # By numpy: torch would share work this small among threads, and wait for them where others use the machine too.
-    return torch.from_numpy(np.frombuffer(planes, np.uint8).reshape(channels, height, width) / np.float32(255))
+    values = np.frombuffer(planes, np.uint8).reshape(channels, height, width).astype(np.float32)
+    values /= 255
+    return torch.from_numpy(values)
 
 
 def from_tensor(pixels: Float[Tensor, "c H W"]) -> Image.Image:

@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from crate_mae.attention import OneMatrixAttention
+
 # --- MSSA: compress towards the subspaces ---------------------------------------------------------------------------
 
 
@@ -33,11 +35,20 @@ def merge(heads: Float[Tensor, "*b heads n p"]) -> Float[Tensor, "*b n d_out"]:
 def attend(
     w: Float[Tensor, "*b heads n p"], scale: float, present: Bool[Tensor, "*b n"] | None = None
 ) -> Float[Tensor, "*b heads n p"]:
-    """W softmax(scale W^T W) in each head, by fused attention: the n x n map is never stored.
+    """W softmax(scale W^T W) in each head. The n x n maps are not kept.
 
+    ``OneMatrixAttention`` where a CPU is to go back as well, fused attention elsewhere: each is the faster one there.
     Tokens where ``present`` is False are padding: nobody attends to them.
     """
+    if present is None and _goes_back_on_a_cpu(w):
+        return OneMatrixAttention.apply(w.reshape(-1, *w.shape[-3:]), scale).view(w.shape)
     return F.scaled_dot_product_attention(w, w, w, attn_mask=attendable(present), scale=scale)
+
+
+def _goes_back_on_a_cpu(w: Tensor) -> bool:
+    full_precision = w.device.type == "cpu" and w.dtype in (torch.float32, torch.float64)
+    transformed = torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(w)
+    return full_precision and w.requires_grad and torch.is_grad_enabled() and not transformed
 
 
 def attendable(present: Bool[Tensor, "*b n"] | None) -> Bool[Tensor, "*b 1 1 n"] | None:

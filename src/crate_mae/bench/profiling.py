@@ -14,11 +14,10 @@ from crate_mae.memory import freed_memory_kept
 from crate_mae.models.config import ModelConfig
 from crate_mae.progress import progress
 
-ATTENTION = "aten::_scaled_dot_product_flash_attention_for_cpu"
 KINDS: dict[str, tuple[str, ...]] = {
-    "matrix products": ("aten::mm", "aten::addmm", "aten::bmm"),
-    "attention": (ATTENTION, f"{ATTENTION}_backward"),
-    "zeros, as attention's gradients begin": ("aten::fill_", "aten::zero_"),
+    "matrix products": ("aten::mm", "aten::addmm"),
+    "attention's products": ("aten::bmm", "aten::baddbmm"),
+    "attention's softmax": ("aten::_softmax", "aten::_softmax_backward_data"),
     "layer norms": ("aten::native_layer_norm", "aten::native_layer_norm_backward"),
     "AdamW": ("aten::_fused_adamw_",),
 }

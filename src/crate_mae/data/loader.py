@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 
 from crate_mae.data.source import ImageSource
 from crate_mae.data.transforms import Transform, sample_generator
@@ -231,7 +231,7 @@ def leave_signals_to_the_run(worker: int) -> None:
 def collate(samples: Sequence[Sample]) -> Batch:
     """Samples as one batch."""
     return Batch(
-        torch.stack([sample.image for sample in samples]),
+        default_collate([sample.image for sample in samples]),  # in a worker straight into shared memory
         torch.tensor([sample.label for sample in samples]),
         torch.stack([sample.mask for sample in samples]),
         torch.tensor([sample.index for sample in samples]),

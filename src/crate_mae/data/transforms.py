@@ -155,9 +155,11 @@ def resized_crop(image: Image.Image, box: Box, size: Size) -> Image.Image:
     if image.mode == "RGBA":  # what is transparent has no colour to mix in: weighted by alpha meanwhile, as Pillow does
         return resized_crop(image.convert("RGBa"), box, size).convert("RGBA")
     part = image.crop(box)
-    pixels = torch.frombuffer(bytearray(part.tobytes()), dtype=torch.uint8).view(1, part.height, part.width, -1)
-    resized = F.interpolate(pixels.permute(0, 3, 1, 2), size, mode="bilinear", antialias=True)
-    return Image.frombytes(image.mode, size[::-1], resized.permute(0, 2, 3, 1).numpy().tobytes())
+    layout = "RGBX" if image.mode == "RGB" else image.mode  # as Pillow has it; torch is twice as fast on four bytes
+    pixels = torch.frombuffer(bytearray(part.tobytes("raw", layout)), dtype=torch.uint8)
+    planes = pixels.view(1, part.height, part.width, -1).permute(0, 3, 1, 2)
+    resized = F.interpolate(planes, size, mode="bilinear", antialias=True).permute(0, 2, 3, 1)
+    return Image.frombytes(image.mode, size[::-1], resized.numpy().tobytes(), "raw", layout)
 
 
 def _upright_size(opened: Image.Image) -> tuple[int, int]:

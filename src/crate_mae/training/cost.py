@@ -3,9 +3,10 @@
 Nothing is built or run here. The tests hold every number against torch's own count of the real models.
 """
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 
+from crate_mae.attention import at_a_time, keeps_maps
 from crate_mae.models.config import ModelConfig
 from crate_mae.tokens import masked_count
 from crate_mae.training.config import Precision
@@ -25,10 +26,12 @@ class Products:
     one_back: int = 0
     """Back: one product. The embedding, before which nothing learns, and ISTA's D^T D, whose factors are one matrix."""
     attention: int = 0
-    """softmax(Q K^T) V, two products. Back: five, the first of which makes Q K^T again, as it was never stored."""
+    """softmax(Q K^T) V, two products."""
+    attention_back: int = 0
+    """Back: five, the first of which makes Q K^T again, as it was never kept. MSSA's on a CPU: see ``attention.py``."""
 
     def __add__(self, other: "Products") -> "Products":
-        return Products(self.linear + other.linear, self.one_back + other.one_back, self.attention + other.attention)
+        return Products(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def forward_flops(self) -> int:
@@ -37,8 +40,8 @@ class Products:
 
     @property
     def backward_flops(self) -> int:
-        """Twice the forward pass, but for ``one_back`` and ``attention``."""
-        return 2 * (2 * self.linear + self.one_back) + 5 * self.attention
+        """Twice the forward pass, but for ``one_back`` and attention."""
+        return 2 * (2 * self.linear + self.one_back + self.attention_back)
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,15 @@ class Layers:
         """Whether ISTA makes P = eta D^T (I - D) once and then needs one product per token: as ``operators.ista``."""
         return self.sparsifies and self.rows > self.dim
 
+    def by_hand(self, precision: Precision, on_gpu: bool) -> bool:
+        """Whether attention is ``attention.OneMatrixAttention``: as in ``operators.attend``."""
+        return self.config.family == "crate" and not on_gpu and precision != "bfloat16"
+
+    @property
+    def keeps_maps(self) -> bool:
+        """Whether attention by hand keeps its maps for the way back."""
+        return keeps_maps(self.images, self.heads, self.tokens)
+
     @property
     def maps(self) -> int:
         """Numbers in the matrices of one layer, each of which meets each token once."""
@@ -108,8 +120,14 @@ class Layers:
     def products(self) -> Products:
         """Of all layers."""
         folding = self.dim**3 if self.folds else 0
-        mixing = 2 * self.images * self.tokens**2 * self.dim
-        return Products(self.count * self.rows * self.maps, self.count * folding, self.count * mixing)
+        mixing = self.images * self.tokens**2 * self.dim
+        back = 5 if self.config.family == "vit" else 3 if self.keeps_maps else 4
+        return Products(
+            self.count * self.rows * self.maps,
+            self.count * folding,
+            self.count * 2 * mixing,
+            self.count * back * mixing,
+        )
 
     def stream_word(self, precision: Precision, on_gpu: bool) -> int:
         """Bytes of a number in what enters a layer's norms, as it is kept.
@@ -133,7 +151,9 @@ class Layers:
             twice = stream != word or not self.folds  # the residual z - D z
             computed = 4 * self.dim + (self.dim if self.sparsifies and twice else 0)
         in_norms = 2 * self.dim * stream + 4 * WORD[precision]  # two means, two deviations
-        softmax = self.heads * WORD[precision]  # the logarithm of its sum
+        softmax = self.heads * WORD[precision]  # the logarithm of its sum, or the map itself, or nothing
+        if self.by_hand(precision, on_gpu):
+            softmax *= self.tokens if self.keeps_maps else 0
         folded = self.dim**2 * PRODUCT_WORD[precision] if self.folds else 0
         return self.rows * (computed * word + in_norms + softmax) + folded
 
@@ -145,10 +165,14 @@ class Layers:
         """Bytes that gradient checkpointing makes anew on the way back through one layer."""
         return self.kept(precision, on_gpu) - self.entering(precision, on_gpu)
 
-    def returning(self, precision: Precision) -> int:
+    def returning(self, precision: Precision, on_gpu: bool) -> int:
         """Bytes of the gradients that are alive at once within one layer on the way back."""
         width = max(4 * self.dim, self.hidden) if self.config.family == "vit" else 4 * self.dim
-        return self.rows * width * PRODUCT_WORD[precision]
+        maps = 0
+        if self.by_hand(precision, on_gpu):
+            images, heads = at_a_time(self.images, self.heads, self.tokens)
+            maps = (2 if self.keeps_maps else 3) * images * heads * self.tokens**2
+        return (self.rows * width + maps) * PRODUCT_WORD[precision]
 
 
 @dataclass(frozen=True)
@@ -219,7 +243,7 @@ class Pass:
         images = self._pixels * WORD[precision]
         at_loss = 3 * images if self.decoder else 0
         back = max(
-            stack.returning(precision) + gradient_checkpointing * stack.recomputed(precision, on_gpu)
+            stack.returning(precision, on_gpu) + gradient_checkpointing * stack.recomputed(precision, on_gpu)
             for stack in self.stacks
         )
         return images + kept + max(at_loss, back - self._kept_at_the_end(precision))
