@@ -3,6 +3,8 @@
 import io
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from rich.console import Console
 
 from crate_mae import UserError, from_vit_mae
 from crate_mae.bench import (
+    apart,
     command,
     contestants,
     encoding,
@@ -29,7 +32,7 @@ from crate_mae.bench import (
     steps,
 )
 from crate_mae.bench.contestants import LISTING, OURS, TRANSFORMERS, Trainee, Work, he_mae
-from crate_mae.bench.harness import Laps
+from crate_mae.bench.harness import Laps, Run
 from crate_mae.bench.machine import SGEMM, Sgemm
 from crate_mae.bench.table import Row
 from crate_mae.cli import measuring
@@ -38,9 +41,19 @@ from crate_mae.training.probe import STRENGTHS
 from tests.bench.tiny import CONFIG
 
 
+@contextmanager
+def here(task: apart.Task, name: str, work: Work) -> Iterator[Run]:
+    """``apart`` without the process."""
+    with torch.set_grad_enabled(task == "training"):
+        run = apart.TASKS[task][name](work)
+    yield torch.set_grad_enabled(task == "training")(run)
+
+
 @pytest.fixture(autouse=True)
-def _small_products(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_and_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "SIDES", (32, 64))
+    for module in (encoding, steps):
+        monkeypatch.setattr(module, "apart", here)
 
 
 SMALL = replace(steps.SMALL_WHOLE, config=CONFIG, batches=(2,), rounds=1, sgemm_seconds=0.01)
@@ -60,7 +73,7 @@ def check(rows: list[Row], count: int) -> None:
 
 @pytest.fixture
 def no_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (contestants, memory, steps):
+    for module in (contestants, encoding, memory, steps):
         monkeypatch.setattr(module, "has_transformers", lambda: False)
 
 

@@ -143,17 +143,26 @@ def has_transformers() -> bool:
     return find_spec("transformers") is not None
 
 
-def encoders(work: Work) -> dict[str, Callable[[], Tensor]]:
+def our_encoder(work: Work) -> Callable[[], Tensor]:
     """From images to the encoder's tokens, for features."""
     model = work.model().eval()
-    plain = listing_of(model).eval()
-    found: dict[str, Callable[[], Tensor]] = {
-        OURS: lambda: model.encode(work.images),
-        LISTING: lambda: plain.encode(plain.patchify(work.images)),
-    }
-    if has_transformers():
-        from transformers import ViTConfig, ViTModel
+    return lambda: model.encode(work.images)
 
-        vit = ViTModel(ViTConfig(**_shape(work.config)), add_pooling_layer=False).eval()
-        found[TRANSFORMERS] = lambda: vit(work.images).last_hidden_state
-    return found
+
+def listing_encoder(work: Work) -> Callable[[], Tensor]:
+    model = listing_of(work.model()).eval()
+    return lambda: model.encode(model.patchify(work.images))
+
+
+def transformers_encoder(work: Work) -> Callable[[], Tensor]:
+    from transformers import ViTConfig, ViTModel
+
+    model = ViTModel(ViTConfig(**_shape(work.config)), add_pooling_layer=False).eval()
+    return lambda: model(work.images).last_hidden_state
+
+
+ENCODERS: dict[str, Callable[[Work], Callable[[], Tensor]]] = {
+    OURS: our_encoder,
+    LISTING: listing_encoder,
+    TRANSFORMERS: transformers_encoder,
+}

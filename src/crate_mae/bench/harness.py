@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from crate_mae.memory import freed_memory_kept
 from crate_mae.progress import progress
 
 Run = Callable[[], object]
@@ -70,7 +69,7 @@ def race(
     seconds: dict[str, list[float]] = {name: [] for name in names}
     gc.collect()
     gc.freeze()  # all that is there stays: to look through it again each time would take seconds
-    with freed_memory_kept(), progress(label, warm_up + rounds, console) as advance:
+    with progress(label, warm_up + rounds, console) as advance:
         for number in range(warm_up + rounds):
             first = number % len(names)
             for name in names[first:] + names[:first]:

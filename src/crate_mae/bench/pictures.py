@@ -24,6 +24,7 @@ from crate_mae.data.folders import Folder
 from crate_mae.data.loader import Samples, training_batches
 from crate_mae.data.source import ImageSource
 from crate_mae.data.transforms import Augmentation, Transform
+from crate_mae.memory import freed_memory_kept
 from crate_mae.models.config import IMAGENET_MEAN, IMAGENET_STD
 
 PIPELINE, DECODING = "pipeline", "decoding alone"
@@ -73,7 +74,8 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
 
             way = f"{sizes.width} x {sizes.height} JPEG to {sizes.size} px with RandAugment"
             contestants: dict[str, Run] = {name: partial(read, name) for name in samples}
-            laps = race(f"pictures, {words(workers)}", contestants, sizes.rounds, console)
+            with freed_memory_kept():  # as a run does
+                laps = race(f"pictures, {words(workers)}", contestants, sizes.rounds, console)
             count = len(steps) * sizes.batch
             yield Row(
                 f"image pipeline, {way}, {words(workers)}",

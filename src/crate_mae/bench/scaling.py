@@ -12,6 +12,7 @@ from rich.console import Console
 from crate_mae.bench.contestants import Work, ours
 from crate_mae.bench.harness import Run, Spread, race
 from crate_mae.bench.table import Row, at_most
+from crate_mae.memory import freed_memory_kept
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.zoo import model_config
 
@@ -48,7 +49,8 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
     }
     for name, works in sweeps.items():
         contestants: dict[str, Run] = {str(point): ours(work) for point, work in works.items()}
-        laps = race(f"cost against {name}", contestants, sizes.rounds, console)
+        with freed_memory_kept():  # as a run does
+            laps = race(f"cost against {name}", contestants, sizes.rounds, console)
         per_flop = {
             point: [seconds / work.step_flops for seconds in laps.seconds[str(point)]] for point, work in works.items()
         }

@@ -1,22 +1,22 @@
 """Training steps: Base at 224 px and a model of a CPU's size, and what share of the machine's own rate they reach."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from rich.console import Console
 
+from crate_mae.bench.apart import apart
 from crate_mae.bench.contestants import (
     BASE,
     CPU_SIZED,
     LISTING,
     MISSING,
     OURS,
-    TRAINEES,
     TRANSFORMERS,
     Work,
     has_transformers,
     he_mae,
-    ours,
 )
 from crate_mae.bench.harness import Laps, Run, Spread, race
 from crate_mae.bench.machine import SGEMM, Sgemm, sgemm
@@ -52,15 +52,27 @@ def share(laps: Laps, name: str, flops: float, best: Sgemm) -> Spread:
     return Spread.of([(flops / a) / (best.flops / b) for a, b in zip(own, machine, strict=True)])
 
 
+def race_apart(
+    what: str,
+    contestants: Mapping[str, tuple[str, Work]],
+    rounds: int,
+    console: Console,
+    here: Mapping[str, Run] | None = None,
+) -> Laps:
+    """Training steps, each contestant in a process of its own, and whoever else runs here."""
+    with ExitStack() as stack:
+        started = {who: stack.enter_context(apart("training", *each)) for who, each in contestants.items()}
+        return race(what, {**started, **(here or {})}, rounds, console)
+
+
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
     """A step against the others' for each batch, and its share of sgemm's rate."""
     best = sgemm(sizes.sgemm_seconds)
     for batch in sizes.batches:
         work = Work(sizes.config, batch)
         wanted = [name for name in (OURS, *sizes.against) if name != TRANSFORMERS or has_transformers()]
-        contestants: dict[str, Run] = {name: TRAINEES[name](work) for name in wanted}
         what = f"training step, {size_in_words(sizes.config)}, batch {batch}"
-        laps = race(what, contestants | {SGEMM: best}, sizes.rounds, console)
+        laps = race_apart(what, {name: (name, work) for name in wanted}, sizes.rounds, console, {SGEMM: best})
         reached = share(laps, OURS, work.step_flops, best)
         for other, goal in sizes.against.items():
             if other not in laps.seconds:
@@ -106,11 +118,11 @@ def form_rows(sizes: FormSizes, console: Console) -> Iterator[Row]:
     work = Work(sizes.config, sizes.batch)
     seen = replace(work, config=replace(sizes.config, encoder_sees="visible"))
     own_vit = replace(work, config=he_mae(sizes.config))
-    contestants: dict[str, Run] = {VISIBLE: ours(seen), OURS: ours(work), OWN_VIT: ours(own_vit)}
+    contestants = {VISIBLE: (OURS, seen), OURS: (OURS, work), OWN_VIT: (OURS, own_vit)}
     if has_transformers():
-        contestants[TRANSFORMERS] = TRAINEES[TRANSFORMERS](work)
+        contestants[TRANSFORMERS] = (TRANSFORMERS, work)
     what = f"training step of the visible-only form, {size_in_words(sizes.config)}, batch {sizes.batch}"
-    laps = race(what, contestants, sizes.rounds, console)
+    laps = race_apart(what, contestants, sizes.rounds, console)
     words = {OURS: "the paper's form", OWN_VIT: "our ViT-MAE", TRANSFORMERS: "transformers' ViTMAE"}
     for other, name in words.items():
         if other not in laps.seconds:

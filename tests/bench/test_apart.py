@@ -1,0 +1,66 @@
+"""A contestant in a process of its own."""
+
+import io
+import json
+import subprocess
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from crate_mae import UserError
+from crate_mae.bench import apart
+from crate_mae.bench.contestants import LISTING, OURS, Work
+from tests.bench.tiny import CONFIG
+
+
+def test_it_runs_when_told_and_ends_with_the_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[str]] = []
+
+    class Watched(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, *words: Any, **more: Any):
+            super().__init__(*words, **more)
+            started.append(self)
+
+    monkeypatch.setattr(subprocess, "Popen", Watched)
+    with (
+        apart.apart("training", OURS, Work(CONFIG, 2)) as ours,
+        apart.apart("encoding", LISTING, Work(CONFIG, 2)) as it,
+    ):
+        for run in (ours, it, ours):
+            run()
+        assert [process.poll() for process in started] == [None, None]
+    assert [process.returncode for process in started] == [0, 0]
+    assert [json.loads(process.args[-1])["name"] for process in started] == [OURS, LISTING]  # type: ignore[index]
+
+
+def test_what_fails_there_is_said_here() -> None:
+    said = r"nobody could not be measured \(training\): KeyError: 'nobody'"
+    with pytest.raises(UserError, match=said), apart.apart("training", "nobody", Work(CONFIG, 2)):
+        pass
+
+
+def test_only_this_project_keeps_freed_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[str] = []
+    name = ""
+
+    @contextmanager
+    def noted() -> Any:
+        kept.append(name)
+        yield
+
+    monkeypatch.setattr(apart, "freed_memory_kept", noted)
+    monkeypatch.setattr("torch.set_num_threads", lambda _: None)
+    for name in (OURS, LISTING):
+        answers = io.StringIO()
+        asked = {
+            "task": "training",
+            "name": name,
+            "config": CONFIG.to_dict(),
+            "batch": 2,
+            "mask_ratio": 0.5,
+            "threads": 1,
+        }
+        apart.serve(asked, io.StringIO("\n\n"), answers)
+        assert answers.getvalue() == 3 * "done\n"
+    assert kept == [OURS]
