@@ -75,6 +75,9 @@ def test_it_serves_training_on_a_cpu_and_nothing_else(monkeypatch: pytest.Monkey
         attend(learned, 1.0)
     attend(learned.bfloat16(), 1.0)
     attend(learned, 1.0, torch.tensor([[True] * 5, [True] * 3 + [False] * 2]))
+    with monkeypatch.context() as small:
+        small.setattr(attention, "AT_A_TIME", 24)
+        attend(learned, 1.0)
     assert not used
     attend(learned, 1.0)
     attend(learned.float(), 1.0)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 AT_A_TIME = 2**18
-"""Numbers in the maps that each thread works on at a time: 1 MB in float32, which stays in its cache."""
+"""Numbers in the maps that each thread has before it at a time: 1 MB in float32, which stays in its cache."""
 KEPT = 2**22
 """Numbers in the maps of a layer that are kept for the way back, 16 MB in float32; more than that are made again."""
 
@@ -21,8 +21,8 @@ class OneMatrixAttention(torch.autograd.Function):
 
         dW = A^T dO + scale (dS + dS^T) W,   dS = A * (dA - rowsum(A * dA)),   dA = dO W^T
 
-    A fused kernel, which can't know that Q = K = V, makes one product more and gives three gradients to be added. It
-    also can't work on the maps of many heads at once, which is what makes small products fast.
+    A fused kernel, which can't know that Q = K = V, makes one product more and gives three gradients to be added. Here
+    the maps of some heads are made together, so that they are still in the cache when they are needed next.
     """
 
     @staticmethod
@@ -51,6 +51,11 @@ class OneMatrixAttention(torch.autograd.Function):
             d_w_ = torch.bmm(a.mT, d_out_)
             d_w[part] = torch.baddbmm(d_w_, both, w_, alpha=ctx.scale, out=d_w_).view(w[part].shape)
         return d_w, None
+
+
+def suits(tokens: int) -> bool:
+    """Whether it is the fastest way: where a cache can hold the map of a head. Fused attention divides maps."""
+    return tokens**2 <= AT_A_TIME
 
 
 def keeps_maps(images: int, heads: int, tokens: int) -> bool:

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from crate_mae.attention import OneMatrixAttention
+from crate_mae.attention import OneMatrixAttention, suits
 
 # --- MSSA: compress towards the subspaces ---------------------------------------------------------------------------
 
@@ -37,10 +37,10 @@ def attend(
 ) -> Float[Tensor, "*b heads n p"]:
     """W softmax(scale W^T W) in each head. The n x n maps are not kept.
 
-    ``OneMatrixAttention`` where a CPU is to go back as well, fused attention elsewhere: each is the faster one there.
-    Tokens where ``present`` is False are padding: nobody attends to them.
+    ``OneMatrixAttention`` where a CPU is to go back as well, fused attention elsewhere and for very many tokens: each
+    is the faster one there. Tokens where ``present`` is False are padding: nobody attends to them.
     """
-    if present is None and _goes_back_on_a_cpu(w):
+    if present is None and suits(w.shape[-2]) and _goes_back_on_a_cpu(w):
         return OneMatrixAttention.apply(w.reshape(-1, *w.shape[-3:]), scale).view(w.shape)
     return F.scaled_dot_product_attention(w, w, w, attn_mask=attendable(present), scale=scale)
 

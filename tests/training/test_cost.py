@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
+from crate_mae import attention
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.classifier import Classifier
 from crate_mae.models.image_model import ImageModel
@@ -85,6 +86,18 @@ def test_flops_are_those_that_torch_counts(make: str, images: int) -> None:
         assert products.forward_flops == forward.get_total_flops()
         assert products.backward_flops == backward.get_total_flops()
         assert work.step_flops(False) == products.forward_flops + products.backward_flops
+
+
+@pytest.mark.parametrize(
+    ("limit", "numbers"), [("AT_A_TIME", 0), ("KEPT", 0), ("KEPT", 2**40)], ids=["fused", "maps again", "maps kept"]
+)
+def test_flops_and_bytes_of_each_way_to_attend(limit: str, numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, limit, numbers)
+    for model, work in both("crate, paper", 6, **larger("crate, paper")):
+        with FlopCounterMode(display=False, custom_mapping=attention_of_the_cpu()) as counter:
+            loss(model, batch(model, 6)).backward()
+        assert work.step_flops(False) == counter.get_total_flops()
+        assert work.kept("float32", False, False) == pytest.approx(saved_bytes(model, 6, "float32"), rel=0.01)
 
 
 @pytest.mark.parametrize("make", ["crate, paper", "crate, visible, official", "vit, visible"])

@@ -20,6 +20,7 @@ from crate_mae.bench.contestants import CPU_SIZED, Work
 from crate_mae.bench.harness import Laps
 from crate_mae.bench.table import Row, at_least
 from crate_mae.errors import UserError
+from crate_mae.memory import freed_memory_kept
 from crate_mae.models.config import ModelConfig
 from crate_mae.progress import progress
 from crate_mae.training.distributed import join, joined
@@ -78,7 +79,7 @@ def start(sizes: Sizes, cores: list[int]) -> float:
 
 
 def main(asked: dict[str, Any]) -> None:
-    with joined("cpu") as processes:
+    with joined("cpu") as processes, freed_memory_kept():  # as a run does
         os.sched_setaffinity(0, {asked["cores"][processes.rank]})
         torch.set_num_threads(1)
         work = Work(ModelConfig.from_dict(asked["config"]), asked["batch"])

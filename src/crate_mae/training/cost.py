@@ -6,7 +6,7 @@ Nothing is built or run here. The tests hold every number against torch's own co
 from dataclasses import astuple, dataclass
 from functools import cached_property
 
-from crate_mae.attention import at_a_time, keeps_maps
+from crate_mae.attention import at_a_time, keeps_maps, suits
 from crate_mae.models.config import ModelConfig
 from crate_mae.tokens import masked_count
 from crate_mae.training.config import Precision
@@ -28,7 +28,7 @@ class Products:
     attention: int = 0
     """softmax(Q K^T) V, two products."""
     attention_back: int = 0
-    """Back: five, the first of which makes Q K^T again, as it was never kept. MSSA's on a CPU: see ``attention.py``."""
+    """Back: five, the first of which makes Q K^T again, as it was never kept; fewer where Q = K = V on a CPU."""
 
     def __add__(self, other: "Products") -> "Products":
         return Products(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
@@ -86,13 +86,14 @@ class Layers:
         """Whether ISTA makes P = eta D^T (I - D) once and then needs one product per token: as ``operators.ista``."""
         return self.sparsifies and self.rows > self.dim
 
-    def by_hand(self, precision: Precision, on_gpu: bool) -> bool:
-        """Whether attention is ``attention.OneMatrixAttention``: as in ``operators.attend``."""
-        return self.config.family == "crate" and not on_gpu and precision != "bfloat16"
+    @property
+    def one_matrix(self) -> bool:
+        """Whether attention in full precision on a CPU is ``attention.OneMatrixAttention``: as ``operators.attend``."""
+        return self.config.family == "crate" and suits(self.tokens)
 
     @property
     def keeps_maps(self) -> bool:
-        """Whether attention by hand keeps its maps for the way back."""
+        """Whether that keeps its maps for the way back."""
         return keeps_maps(self.images, self.heads, self.tokens)
 
     @property
@@ -121,7 +122,7 @@ class Layers:
         """Of all layers."""
         folding = self.dim**3 if self.folds else 0
         mixing = self.images * self.tokens**2 * self.dim
-        back = 5 if self.config.family == "vit" else 3 if self.keeps_maps else 4
+        back = 5 if not self.one_matrix else 3 if self.keeps_maps else 4
         return Products(
             self.count * self.rows * self.maps,
             self.count * folding,
@@ -152,7 +153,7 @@ class Layers:
             computed = 4 * self.dim + (self.dim if self.sparsifies and twice else 0)
         in_norms = 2 * self.dim * stream + 4 * WORD[precision]  # two means, two deviations
         softmax = self.heads * WORD[precision]  # the logarithm of its sum, or the map itself, or nothing
-        if self.by_hand(precision, on_gpu):
+        if self.one_matrix and not on_gpu and precision != "bfloat16":
             softmax *= self.tokens if self.keeps_maps else 0
         folded = self.dim**2 * PRODUCT_WORD[precision] if self.folds else 0
         return self.rows * (computed * word + in_norms + softmax) + folded
@@ -169,7 +170,7 @@ class Layers:
         """Bytes of the gradients that are alive at once within one layer on the way back."""
         width = max(4 * self.dim, self.hidden) if self.config.family == "vit" else 4 * self.dim
         maps = 0
-        if self.by_hand(precision, on_gpu):
+        if self.one_matrix and not on_gpu and precision != "bfloat16":
             images, heads = at_a_time(self.images, self.heads, self.tokens)
             maps = (2 if self.keeps_maps else 3) * images * heads * self.tokens**2
         return (self.rows * width + maps) * PRODUCT_WORD[precision]
