@@ -155,7 +155,7 @@ def resized_crop(image: Image.Image, box: Box, size: Size) -> Image.Image:
     pixels = torch.frombuffer(bytearray(part.tobytes("raw", layout)), dtype=torch.uint8)
     planes = pixels.view(1, part.height, part.width, -1).permute(0, 3, 1, 2)
     resized = F.interpolate(planes, size, mode="bilinear", antialias=True).permute(0, 2, 3, 1)
-    return Image.frombytes(image.mode, size[::-1], resized.numpy().tobytes(), "raw", layout)
+    return Image.frombytes(image.mode, size[::-1], resized.numpy(), "raw", layout)
 
 
 def _empty(*shape: int) -> Float[Tensor, "..."]:
