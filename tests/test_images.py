@@ -70,8 +70,8 @@ def test_every_kind_of_picture_works(mode: str, suffix: str | None, channels: in
 
 def test_sixteen_bits_are_scaled_whatever_the_brightest_pixel() -> None:
     dark = Image.fromarray(np.full((4, 4), 200, np.uint16))
-    assert images.to_tensor(dark, 1, (4, 4)).max() < 0.01
-    assert images.to_tensor(Image.fromarray(np.full((4, 4), 65535, np.uint16)), 1, (4, 4)).min() == 1
+    assert images.planes(dark, 1, (4, 4)).max() <= 1
+    assert images.planes(Image.fromarray(np.full((4, 4), 65535, np.uint16)), 1, (4, 4)).min() == 255
 
 
 def test_floats_up_to_one_are_scaled_by_one() -> None:
@@ -80,23 +80,23 @@ def test_floats_up_to_one_are_scaled_by_one() -> None:
         values = ramp.copy()
         if odd is not None:
             values[0, 0] = odd
-        pixels = images.to_tensor(Image.fromarray(values), 1, (3, 4))
-        np.testing.assert_allclose(pixels[0, 1:], ramp[1:], atol=1 / 255)
+        pixels = images.planes(Image.fromarray(values), 1, (3, 4))
+        np.testing.assert_allclose(pixels[0, 1:] / 255, ramp[1:], atol=1 / 255)
 
 
 def test_resizing_is_smooth() -> None:
     board = Image.fromarray((np.indices((64, 64)).sum(0) % 2 * 255).astype(np.uint8))
-    pixels = images.to_tensor(board, 1, (8, 8))
-    assert (pixels - 0.5).abs().max() < 0.1  # nearest would be all black or all white
+    pixels = images.planes(board, 1, (8, 8))
+    assert (pixels / 255 - 0.5).abs().max() < 0.1  # nearest would be all black or all white
 
 
 def test_what_is_transparent_is_white() -> None:
     clear = Image.new("RGBA", (4, 4), (255, 0, 0, 0))
-    assert (images.to_tensor(clear, 3, (4, 4)) == 1).all()
+    assert (images.planes(clear, 3, (4, 4)) == 255).all()
     palette = Image.new("P", (4, 4), 0)
     palette.putpalette([255, 0, 0] + [0, 0, 0] * 255)
     palette.info["transparency"] = 0
-    assert (images.to_tensor(palette, 3, (4, 4)) == 1).all()
+    assert (images.planes(palette, 3, (4, 4)) == 255).all()
 
 
 def test_pictures_are_upright(tmp_path: Path) -> None:

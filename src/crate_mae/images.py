@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
@@ -84,8 +84,8 @@ def _eight_bits(image: Image.Image) -> Image.Image:
     return Image.fromarray((values * (255.0 / full)).round().clip(0, 255).astype(np.uint8))
 
 
-def to_tensor(image: Image.Image, channels: int, size: Size) -> Float[Tensor, "c H W"]:
-    """Pixels in [0, 1], resized (bicubic, both sides) to height and width."""
+def planes(image: Image.Image, channels: int, size: Size) -> UInt8[Tensor, "c H W"]:
+    """Pixels from 0 to 255, channel by channel, resized (bicubic, both sides) to height and width."""
     if channels not in MODES:
         raise UserError(
             f"a picture can't fill {channels} channels; make the tensor yourself, normalised, (B, C, H, W)."
@@ -94,11 +94,19 @@ def to_tensor(image: Image.Image, channels: int, size: Size) -> Float[Tensor, "c
     height, width = size
     if image.size != (width, height):
         image = image.resize((width, height), Image.Resampling.BICUBIC)
-    planes = b"".join(image.tobytes("raw", band) for band in image.getbands())  # Pillow takes them apart quickest
+    pixels = bytearray().join(image.tobytes("raw", band) for band in image.getbands())  # Pillow takes it apart quickest
+    return torch.frombuffer(pixels, dtype=torch.uint8).view(channels, height, width)
+
+
+def normalise(
+    pixels: UInt8[Tensor, "c H W"], mean: tuple[float, ...], std: tuple[float, ...], into: Float[Tensor, "c H W"]
+) -> None:
+    """(pixels / 255 - mean) / std, as a model takes them, written to ``into``."""
     # By numpy: torch would share work this small among threads, and wait for them where others use the machine too.
-    values = np.frombuffer(planes, np.uint8).reshape(channels, height, width).astype(np.float32)
-    values /= 255
-    return torch.from_numpy(values)
+    values = into.numpy()
+    np.divide(pixels.numpy(), np.float32(255), out=values)
+    values -= np.array(mean, dtype=np.float32)[:, None, None]
+    values /= np.array(std, dtype=np.float32)[:, None, None]
 
 
 def from_tensor(pixels: Float[Tensor, "c H W"]) -> Image.Image:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import UInt8
 from PIL import Image
 from rich.console import Console
 from torch import Tensor
@@ -47,23 +47,23 @@ WHOLE, QUICK = Sizes(), Sizes(pictures=96, rounds=3)
 class Decoding(Transform):
     """The picture decoded, in full and in colour, with nothing more than Pillow needs, and then thrown away."""
 
-    def __call__(self, source: ImageSource, index: int, generator: torch.Generator) -> Float[Tensor, "c H W"]:
+    def __call__(self, source: ImageSource, index: int, generator: torch.Generator) -> UInt8[Tensor, "c H W"]:
         stored = source.stored(index)
         assert isinstance(stored, bytes)
         with Image.open(BytesIO(stored)) as opened:
             opened.load()
-        return torch.zeros(self.channels, 1, 1)
+        return torch.zeros(self.channels, *self.size, dtype=torch.uint8)
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
-    shape = (sizes.size, sizes.size), 3, IMAGENET_MEAN, IMAGENET_STD
+    colours = 3, IMAGENET_MEAN, IMAGENET_STD
     with tempfile.TemporaryDirectory() as folder:
         for number in range(sizes.pictures):
             photo(number, sizes.width, sizes.height).save(Path(folder) / f"{number:04d}.jpg", quality=90)
         source = Folder(Path(folder), None)
         samples = {
-            PIPELINE: Samples(source, Augmentation(*shape), num_patches=196),
-            DECODING: Samples(source, Decoding(*shape), num_patches=196),
+            PIPELINE: Samples(source, Augmentation((sizes.size, sizes.size), *colours), num_patches=196),
+            DECODING: Samples(source, Decoding((1, 1), *colours), num_patches=196),
         }
         steps = range(sizes.pictures // sizes.batch)
         for workers in sizes.workers:

@@ -7,9 +7,9 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 from crate_mae.data.source import ImageSource
 from crate_mae.data.transforms import Transform, sample_generator
@@ -38,7 +38,7 @@ class Bad:
 class Sample:
     """One item of a batch."""
 
-    image: Float[Tensor, "c H W"]
+    image: UInt8[Tensor, "c H W"]
     label: int
     mask: Bool[Tensor, " n"]
     index: int
@@ -91,8 +91,19 @@ class Samples(Dataset[Sample]):
                 continue
             label = self.source.label(place % len(self))
             return Sample(image, -1 if label is None else label, mask, index, bad)
-        blank = torch.zeros(self.transform.channels, *self.transform.size)
+        blank = torch.zeros(self.transform.channels, *self.transform.size, dtype=torch.uint8)
         return Sample(blank, -1, mask, index, bad, lost=True)
+
+    def batch(self, samples: Sequence[Sample]) -> Batch:
+        """Samples as one batch."""
+        return Batch(
+            self.transform.normalised([sample.image for sample in samples]),
+            torch.tensor([sample.label for sample in samples]),
+            torch.stack([sample.mask for sample in samples]),
+            torch.tensor([sample.index for sample in samples]),
+            [bad for sample in samples for bad in sample.bad],
+            any(sample.lost for sample in samples),
+        )
 
 
 class GlobalBatches(Sampler[list[Key]]):
@@ -213,7 +224,7 @@ def _load(
         samples,
         batch_sampler=order,
         num_workers=workers,
-        collate_fn=collate,
+        collate_fn=samples.batch,
         worker_init_fn=leave_signals_to_the_run,
         generator=torch.Generator(),  # without one it draws from the global generator, which is the caller's
     )
@@ -226,15 +237,3 @@ def leave_signals_to_the_run(worker: int) -> None:
     """A terminal's Ctrl-C reaches every process: the one that trains decides when its readers end."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-
-
-def collate(samples: Sequence[Sample]) -> Batch:
-    """Samples as one batch."""
-    return Batch(
-        default_collate([sample.image for sample in samples]),  # in a worker straight into shared memory
-        torch.tensor([sample.label for sample in samples]),
-        torch.stack([sample.mask for sample in samples]),
-        torch.tensor([sample.index for sample in samples]),
-        [bad for sample in samples for bad in sample.bad],
-        any(sample.lost for sample in samples),
-    )

@@ -18,10 +18,12 @@ Operation = Callable[[Image.Image, float], Image.Image]
 def rand_augment(image: Image.Image, operations: int, strength: int, generator: torch.Generator) -> Image.Image:
     """So many operations one after the other, each drawn from ``OPERATIONS``, at a strength of 0 to 30."""
     amounts = magnitudes(strength, image.size)
+    # At once, as a draw below 14 is one below 2 as well: both are the remainder of the same number.
+    draws = iter(torch.randint(len(OPERATIONS), (2 * operations,), generator=generator).tolist())
     for _ in range(operations):
-        number = int(torch.randint(len(OPERATIONS), (1,), generator=generator))
+        number = next(draws)
         amount, signed = amounts[number]
-        if signed and torch.randint(2, (1,), generator=generator):
+        if signed and next(draws) % 2:
             amount = -amount
         image = OPERATIONS[number](image, amount)
     return image
@@ -47,6 +49,13 @@ def affine(image: Image.Image, *matrix: float) -> Image.Image:
     return image.transform(image.size, Image.Transform.AFFINE, matrix, Image.Resampling.NEAREST)
 
 
+def contrast(image: Image.Image, amount: float) -> Image.Image:
+    """Away from the mean gray, or towards it."""
+    gray = image.convert("L").histogram()
+    mean = int(np.dot(gray, np.arange(256)) / sum(gray) + 0.5)
+    return Image.blend(Image.new(image.mode, image.size, (mean,) * len(image.getbands())), image, 1.0 + amount)
+
+
 def sharpness(image: Image.Image, amount: float) -> Image.Image:
     """Away from the smoothed picture, or towards it."""
     pixels = np.asarray(image)
@@ -58,12 +67,15 @@ def smooth(pixels: UInt8[np.ndarray, "h w *c"]) -> UInt8[np.ndarray, "h w *c"]:
     if min(pixels.shape[:2]) < 3:
         return pixels
     wide = pixels.astype(np.uint16)
-    total = wide[:, :-2] + wide[:, 1:-1]
-    total += wide[:, 2:]
-    total = total[:-2] + total[1:-1] + total[2:]
-    total += 4 * wide[1:-1, 1:-1]
+    rows = wide[:-2] + wide[1:-1]
+    rows += wide[2:]
+    total = 4 * wide[1:-1, 1:-1]
+    for part in (rows[:, :-2], rows[:, 1:-1], rows[:, 2:]):
+        total += part
+    total += 6  # then rounds to the nearest: no thirteenth lies half way
+    total //= 13
     result = pixels.copy()
-    result[1:-1, 1:-1] = (2 * total + 13) // 26  # whole numbers are quick, and no thirteenth lies half way
+    result[1:-1, 1:-1] = total
     return result
 
 
@@ -76,7 +88,7 @@ OPERATIONS: list[Operation] = [
     lambda image, degrees: image.rotate(degrees, Image.Resampling.NEAREST),
     lambda image, amount: ImageEnhance.Brightness(image).enhance(1.0 + amount),
     lambda image, amount: ImageEnhance.Color(image).enhance(1.0 + amount),
-    lambda image, amount: ImageEnhance.Contrast(image).enhance(1.0 + amount),
+    contrast,
     sharpness,
     lambda image, bits: ImageOps.posterize(image, int(bits)),
     lambda image, threshold: ImageOps.solarize(image, threshold),  # type: ignore[arg-type]  # it takes any number

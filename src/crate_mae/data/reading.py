@@ -4,16 +4,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from crate_mae.data.loader import Bad, leave_signals_to_the_run
 from crate_mae.data.source import ImageSource
-from crate_mae.data.transforms import Evaluation
+from crate_mae.data.transforms import Evaluation, sample_generator
 from crate_mae.errors import UserError
 
-Item = tuple[int, Float[Tensor, "c H W"]] | Bad
+Item = tuple[int, UInt8[Tensor, "c H W"]] | Bad
 """An image with its index in the source, or why it can't be read."""
 
 
@@ -23,8 +23,8 @@ class Read:
 
     indices: list[int]
     """Those that could be read."""
-    images: list[Float[Tensor, "c H W"]]
-    """Each of them, normalised."""
+    images: Float[Tensor, "b c H W"]
+    """These, normalised."""
     bad: list[Bad]
     """The others, and why."""
 
@@ -33,11 +33,12 @@ def read_batches(
     source: ImageSource, resized: Evaluation, batches: Sequence[Sequence[int]], workers: int = 0
 ) -> Iterator[Read]:
     """The images with these indices, batch by batch. The processes that read start with the call."""
+    images = Images(source, resized)
     loader = DataLoader(
-        Images(source, resized),
+        images,
         batch_sampler=[list(batch) for batch in batches],
         num_workers=workers,
-        collate_fn=collate,
+        collate_fn=images.batch,
         worker_init_fn=leave_signals_to_the_run,
         generator=torch.Generator(),  # without one it draws from the global generator, which is the caller's
     )
@@ -61,19 +62,18 @@ class Images(Dataset[Item]):
 
     def __getitem__(self, index: int) -> Item:
         try:
-            return index, self.resized.normalised(self.source.read(index))
+            return index, self.resized(self.source, index, sample_generator(index))
         except UserError as error:
             return Bad(index, str(error))
 
-
-def collate(items: Sequence[Item]) -> Read:
-    """Those that could be read, and those that could not."""
-    read = Read([], [], [])
-    for item in items:
-        match item:
-            case Bad():
-                read.bad.append(item)
-            case (index, image):
-                read.indices.append(index)
-                read.images.append(image)
-    return read
+    def batch(self, items: Sequence[Item]) -> Read:
+        """Those that could be read, and those that could not."""
+        indices, pictures, unread = [], [], []
+        for item in items:
+            match item:
+                case Bad():
+                    unread.append(item)
+                case (index, picture):
+                    indices.append(index)
+                    pictures.append(picture)
+        return Read(indices, self.resized.normalised(pictures), unread)

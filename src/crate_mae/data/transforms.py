@@ -1,4 +1,4 @@
-"""From a picture to what the model takes: augmented for training, only resized for evaluation.
+"""From pictures to what the model takes: augmented for training, only resized for evaluation.
 
 Everything random about a sample, its mask too, comes from one generator that (seed, epoch, index) decide; the global
 generators are left as they were.
@@ -7,15 +7,15 @@ generators are left as they were.
 import hashlib
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from PIL import Image
 from torch import Tensor
+from torch.utils.data import get_worker_info
 
 from crate_mae import images
 from crate_mae.data.randaugment import rand_augment
@@ -46,22 +46,18 @@ class Transform(ABC):
     std: tuple[float, ...]
 
     @abstractmethod
-    def __call__(self, source: ImageSource, index: int, generator: torch.Generator) -> Float[Tensor, "c H W"]:
-        """One picture of a source, normalised; a ``UserError`` where it can't be read."""
+    def __call__(self, source: ImageSource, index: int, generator: torch.Generator) -> UInt8[Tensor, "c H W"]:
+        """One picture of a source, its pixels from 0 to 255; a ``UserError`` where it can't be read."""
 
-    def normalised(self, image: Image.Image) -> Float[Tensor, "c H W"]:
-        """Resized (both sides) where it is not of the size yet, less the mean, over the deviation."""
-        mean, std = self._statistics
-        pixels = images.to_tensor(image, self.channels, self.size)
-        values = pixels.numpy()  # the same memory, without torch's threads
-        values -= mean
-        values /= std
-        return pixels
+    def normalised(self, pictures: Sequence[UInt8[Tensor, "c H W"]]) -> Float[Tensor, "b c H W"]:
+        """Such pictures as a batch, less the mean, over the deviation; in a loader's worker in shared memory.
 
-    @cached_property
-    def _statistics(self) -> tuple[np.ndarray, np.ndarray]:
-        mean, std = images.statistics(self.mean, self.std, torch.zeros(()))
-        return mean.numpy(), std.numpy()
+        Each is written straight to its place: pictures of floats, to be gathered later, would be copied once more.
+        """
+        batch = _empty(len(pictures), self.channels, *self.size)
+        for pixels, place in zip(pictures, batch, strict=True):
+            images.normalise(pixels, self.mean, self.std, into=place)
+        return batch
 
 
 @dataclass(frozen=True)
@@ -73,8 +69,8 @@ class Evaluation(Transform):
         """As a model of this configuration takes it."""
         return cls(config.image_size, config.channels, config.mean, config.std)
 
-    def __call__(self, source: ImageSource, index: int, generator: torch.Generator) -> Float[Tensor, "c H W"]:
-        return self.normalised(source.read(index))
+    def __call__(self, source: ImageSource, index: int, generator: torch.Generator) -> UInt8[Tensor, "c H W"]:
+        return images.planes(source.read(index), self.channels, self.size)
 
 
 @dataclass(frozen=True)
@@ -103,7 +99,7 @@ class Augmentation(Transform):
             if self.channels not in (1, 3):
                 raise UserError(f"RandAugment knows 1 or 3 channels, not {self.channels}; set randaugment to None.")
 
-    def __call__(self, source: ImageSource, index: int, generator: torch.Generator) -> Float[Tensor, "c H W"]:
+    def __call__(self, source: ImageSource, index: int, generator: torch.Generator) -> UInt8[Tensor, "c H W"]:
         draws = torch.rand(2 * TRIES + 4, generator=generator, dtype=torch.float64).tolist()
         crop, flip, seed = draws[:-2], draws[-2] < 0.5, int(draws[-1] * 2**32)
         height, width = self.size
@@ -122,7 +118,7 @@ class Augmentation(Transform):
             image = image.transpose(FLIP)
         if self.randaugment is not None:
             image = rand_augment(image, *self.randaugment, torch.Generator().manual_seed(seed))
-        return self.normalised(image)
+        return images.planes(image, self.channels, self.size)
 
 
 def crop_box(size: tuple[int, int], area: tuple[float, float], draws: list[float]) -> Box:
@@ -159,7 +155,14 @@ def resized_crop(image: Image.Image, box: Box, size: Size) -> Image.Image:
     pixels = torch.frombuffer(bytearray(part.tobytes("raw", layout)), dtype=torch.uint8)
     planes = pixels.view(1, part.height, part.width, -1).permute(0, 3, 1, 2)
     resized = F.interpolate(planes, size, mode="bilinear", antialias=True).permute(0, 2, 3, 1)
-    return Image.frombytes(image.mode, size[::-1], resized.numpy().tobytes(), "raw", layout)
+    return Image.frombytes(image.mode, size[::-1], resized.numpy(), "raw", layout)
+
+
+def _empty(*shape: int) -> Float[Tensor, "..."]:
+    if get_worker_info() is None:
+        return torch.empty(shape)
+    memory = torch.UntypedStorage._new_shared(math.prod(shape) * torch.float32.itemsize)
+    return torch.empty(0).set_(memory).view(shape)
 
 
 def _upright_size(opened: Image.Image) -> tuple[int, int]:

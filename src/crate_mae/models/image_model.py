@@ -202,9 +202,9 @@ class ImageModel(nn.Module, HubModel, ABC):
     def preprocess(self, image: Image.Image | str | Path) -> Float[Tensor, "c H W"]:
         """A picture, or a file with one, as the model takes it: resized and normalised."""
         config = self.config
-        pixels = pictures.to_tensor(pictures.read(image), config.channels, config.image_size)
-        mean, std = pictures.statistics(config.mean, config.std, pixels)
-        return (pixels - mean) / std
+        pixels = pictures.planes(pictures.read(image), config.channels, config.image_size)
+        pictures.normalise(pixels, config.mean, config.std, into=(result := torch.empty(pixels.shape)))
+        return result
 
     def to_image(self, image: Tensor) -> Image.Image:
         """The inverse of ``preprocess`` but for size and rounding: one image (C, H, W) as a picture."""

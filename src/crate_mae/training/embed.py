@@ -158,24 +158,24 @@ def _compute(
     watch = _Watch(source)
     with freed_memory_kept(), progress("embed", total, reader.console, done) as advance:
         for number, of_part in batches.items():
-            reads: list[Read] = []
+            indices: list[int] = []
+            bad: list[Bad] = []
             unopened = 0
             features = [np.empty((0, config.dim), dtype=np.float32)]
             for batch, read in zip(of_part, reading, strict=False):  # leaves the next part's batches where they are
                 unopened += watch.see(read)
                 features.append(_features(model, which, read))
-                reads.append(Read(read.indices, [], read.bad))
+                indices += read.indices
+                bad += read.bad
                 advance(f"{batch.stop} images")
-            indices = np.array([index for read in reads for index in read.indices], dtype=np.int64)
-            bad = [bad for read in reads for bad in read.bad]
-            parts.write(number, Part(indices, np.concatenate(features), bad, unopened))
+            parts.write(number, Part(np.array(indices, dtype=np.int64), np.concatenate(features), bad, unopened))
 
 
 @torch.inference_mode()
 def _features(model: ImageModel, which: Which, read: Read) -> Float[np.ndarray, "n d"]:
-    if not read.images:
+    if not read.indices:
         return np.empty((0, model.config.dim), dtype=np.float32)
-    return described(model, [which], torch.stack(read.images))[which].float().cpu().numpy()
+    return described(model, [which], read.images)[which].float().cpu().numpy()
 
 
 class _Watch:

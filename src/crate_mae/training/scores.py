@@ -40,8 +40,8 @@ def scores(model: Classifier, source: ImageSource, batch: int = 128, workers: in
 def _scored(model: Classifier, batches: Iterator[Read]) -> Iterator[Scored]:
     dtype = model.embedding.class_token.dtype
     for read in batches:
-        if read.images:
-            given = model(torch.stack(read.images).to(model.device, dtype)).cpu()
+        if read.indices:
+            given = model(read.images.to(model.device, dtype)).cpu()
         else:
             given = torch.empty(0, len(model.class_names))
         yield Scored(torch.tensor(read.indices, dtype=torch.int64), given, read.bad)
