@@ -104,7 +104,8 @@ def normalise(
     """(pixels / 255 - mean) / std, as a model takes them, written to ``into``."""
     # By numpy: torch would share work this small among threads, and wait for them where others use the machine too.
     values = into.numpy()
-    np.divide(pixels.numpy(), np.float32(255), out=values)
+    values[...] = pixels.numpy()
+    values /= 255
     values -= np.array(mean, dtype=np.float32)[:, None, None]
     values /= np.array(std, dtype=np.float32)[:, None, None]
 
