@@ -16,6 +16,7 @@ from tests import shape_checks
 
 CHECKED = [
     "analysis",
+    "attention",
     "completing",
     "data.digits",
     "data.loader",

@@ -100,6 +100,13 @@ def test_flops_and_bytes_of_each_way_to_attend(limit: str, numbers: int, monkeyp
         assert work.kept("float32", False, False) == pytest.approx(saved_bytes(model, 6, "float32"), rel=0.01)
 
 
+def test_a_gpu_attends_by_the_fused_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "AT_A_TIME", 0)
+    fused = [work.step_flops(False) for _, work in both("crate, paper", 6)]
+    monkeypatch.undo()
+    assert [work.step_flops(False, on_gpu=True) for _, work in both("crate, paper", 6)] == fused
+
+
 @pytest.mark.parametrize("make", ["crate, paper", "crate, visible, official", "vit, visible"])
 def test_flops_with_gradient_checkpointing(make: str) -> None:
     for model, work in both(make, 4):

@@ -1,5 +1,6 @@
 """Verbs that measure: a trained model on images, and how fast everything is."""
 
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -198,6 +199,7 @@ def bench(
             digits and CIFAR-10.
         data_root: race: where cifar10 is; data/ unless given.
     """
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler tells the terminal when it starts and stops
     from rich.console import Console
 
     from crate_mae.bench.command import chosen, racing, run

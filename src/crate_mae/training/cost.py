@@ -118,11 +118,11 @@ class Layers:
         """Of computing all layers a second time, each up to what its backward pass needs."""
         return self.products().forward_flops - 2 * self.count * self.rows * self.last_map
 
-    def products(self) -> Products:
+    def products(self, on_gpu: bool = False) -> Products:
         """Of all layers."""
         folding = self.dim**3 if self.folds else 0
         mixing = self.images * self.tokens**2 * self.dim
-        back = 5 if not self.one_matrix else 3 if self.keeps_maps else 4
+        back = 5 if on_gpu or not self.one_matrix else 3 if self.keeps_maps else 4
         return Products(
             self.count * self.rows * self.maps,
             self.count * folding,
@@ -212,19 +212,19 @@ class Pass:
         """Whether a linear map stands between encoder and decoder."""
         return self.decoder is not None and (self.config.decoder_map or self.config.dim != self.config.decoder_dim)
 
-    def products(self) -> Products:
+    def products(self, on_gpu: bool = False) -> Products:
         """Of the whole forward pass."""
         c, images = self.config, self.images
-        total = sum((stack.products() for stack in self.stacks), Products(one_back=self._embedded * c.dim))
+        total = sum((stack.products(on_gpu) for stack in self.stacks), Products(one_back=self._embedded * c.dim))
         if self.maps_between:
             total += Products(linear=self.encoder.rows * c.dim * c.decoder_dim)
         if self.classes is not None:
             return total + Products(linear=images * c.dim * self.classes)
         return total + Products(linear=images * c.num_patches * c.decoder_dim * c.patch_pixels)
 
-    def step_flops(self, gradient_checkpointing: bool) -> int:
+    def step_flops(self, gradient_checkpointing: bool, on_gpu: bool = False) -> int:
         """Forward and backward; gradient checkpointing does nearly all of the layers' forward pass a second time."""
-        products = self.products()
+        products = self.products(on_gpu)
         again = sum(stack.flops_again() for stack in self.stacks) if gradient_checkpointing else 0
         return products.forward_flops + products.backward_flops + again
 

@@ -94,7 +94,7 @@ def plan(config: RunConfig, hardware: Hardware, devices: int = 1, shard: bool = 
         model = Classifier(shape, [str(n) for n in range(classes)]) if classes else MaskedAutoencoder(shape)
     fitting = Fitting(config, model, classes, hardware, devices, shard)
     work = fitting.work(fitting.part)
-    step_flops = devices * config.accumulation * work.step_flops(config.gradient_checkpointing)
+    step_flops = devices * config.accumulation * work.step_flops(config.gradient_checkpointing, hardware.is_gpu)
     step_seconds = step_flops / (devices * hardware.flops * hardware.utilisation)
     images = config.steps * config.batch
     checkpoint = 3 * model.num_parameters * WORD[config.precision]
