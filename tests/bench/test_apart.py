@@ -36,8 +36,8 @@ def test_it_runs_when_told_and_ends_with_the_race(monkeypatch: pytest.MonkeyPatc
 
 def test_what_fails_there_is_said_here() -> None:
     said = r"nobody could not be measured \(training\): KeyError: 'nobody'"
-    with pytest.raises(UserError, match=said), apart.apart("training", "nobody", Work(CONFIG, 2)):
-        pass
+    with apart.apart("training", "nobody", Work(CONFIG, 2)) as run, pytest.raises(UserError, match=said):
+        run()
 
 
 def test_only_this_project_keeps_freed_memory(monkeypatch: pytest.MonkeyPatch) -> None:

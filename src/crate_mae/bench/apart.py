@@ -24,7 +24,10 @@ TASKS: Mapping[Task, Mapping[str, Callable[[Work], Run]]] = {"training": TRAINEE
 
 @contextmanager
 def apart(task: Task, name: str, work: Work) -> Iterator[Run]:
-    """Start the process; each call of what is given lets it run once and waits for it."""
+    """Start the process; each call of what is given lets it run once and waits for it.
+
+    It starts while others do: the first call, which should not count, waits until it is ready.
+    """
     asked = {
         "task": task,
         "name": name,
@@ -48,13 +51,18 @@ def apart(task: Task, name: str, work: Work) -> Iterator[Run]:
                 said = errors.read().strip().splitlines() or ["it said nothing"]
                 raise UserError(f"{name} could not be measured ({task}): {said[-1]}")
 
+        ready = False
+
         def run() -> None:
+            nonlocal ready
+            if not ready:
+                wait()
+                ready = True
             orders.write("\n")
             orders.flush()
             wait()
 
         try:
-            wait()
             yield run
         finally:
             orders.close()  # which ends it

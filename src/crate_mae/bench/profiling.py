@@ -31,7 +31,7 @@ class Sizes:
     rounds: int = 3
 
 
-WHOLE, QUICK = Sizes(), Sizes(works=((BASE, 4), (CPU_SIZED, 32)), rounds=1)
+WHOLE, QUICK = Sizes(), Sizes(works=((BASE, 2), (CPU_SIZED, 32)), rounds=1)
 
 
 def shares(step: Trainee) -> dict[str, float]:

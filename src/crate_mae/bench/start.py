@@ -25,7 +25,7 @@ class Sizes:
     rounds: int = 9
 
 
-WHOLE, QUICK = Sizes(), Sizes(rounds=2)
+WHOLE, QUICK = Sizes(), Sizes(rounds=1)
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:

@@ -41,9 +41,9 @@ class Sizes:
 BASE_WHOLE = Sizes(
     BASE, (16, 32), rounds=5, against={LISTING: at_least(1.35), TRANSFORMERS: at_least(1.0)}, share=at_least(0.92)
 )
-BASE_QUICK = replace(BASE_WHOLE, batches=(4,), rounds=2, sgemm_seconds=0.2)
+BASE_QUICK = replace(BASE_WHOLE, batches=(2,), rounds=1, sgemm_seconds=0.2)
 SMALL_WHOLE = Sizes(CPU_SIZED, (128,), rounds=15, against={LISTING: at_least(1.5)})
-SMALL_QUICK = replace(SMALL_WHOLE, rounds=3, sgemm_seconds=0.2)
+SMALL_QUICK = replace(SMALL_WHOLE, rounds=2, sgemm_seconds=0.2)
 
 
 def share(laps: Laps, name: str, flops: float, best: Sgemm) -> Spread:
@@ -110,7 +110,7 @@ class FormSizes:
 
 
 FORMS_WHOLE = FormSizes(BASE, batch=16, rounds=4)
-FORMS_QUICK = FormSizes(BASE, batch=4, rounds=1)
+FORMS_QUICK = FormSizes(BASE, batch=2, rounds=1)
 
 
 def form_rows(sizes: FormSizes, console: Console) -> Iterator[Row]:
