@@ -24,7 +24,7 @@ class Sizes:
     sgemm_seconds: float = 0.5
 
 
-WHOLE, QUICK = Sizes(), Sizes(batch=2, rounds=2, sgemm_seconds=0.2)
+WHOLE, QUICK = Sizes(), Sizes(batch=2, rounds=1, sgemm_seconds=0.2)
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:

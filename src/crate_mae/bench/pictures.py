@@ -41,7 +41,7 @@ class Sizes:
     rounds: int = 9
 
 
-WHOLE, QUICK = Sizes(), Sizes(pictures=96, rounds=3)
+WHOLE, QUICK = Sizes(), Sizes(pictures=64, rounds=2)
 
 
 class Decoding(Transform):

@@ -32,7 +32,7 @@ class Sizes:
     rounds: int = 3
 
 
-WHOLE, QUICK = Sizes(), Sizes(depths=(2, 12), sides=(7, 14), batches=(8, 16), rounds=1)
+WHOLE, QUICK = Sizes(), Sizes(depths=(2, 6), sides=(7, 14), batches=(4, 8), rounds=1)
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:

@@ -43,7 +43,7 @@ BASE_WHOLE = Sizes(
 )
 BASE_QUICK = replace(BASE_WHOLE, batches=(2,), rounds=1, sgemm_seconds=0.2)
 SMALL_WHOLE = Sizes(CPU_SIZED, (128,), rounds=15, against={LISTING: at_least(1.5)})
-SMALL_QUICK = replace(SMALL_WHOLE, rounds=2, sgemm_seconds=0.2)
+SMALL_QUICK = replace(SMALL_WHOLE, rounds=1, sgemm_seconds=0.2)
 
 
 def share(laps: Laps, name: str, flops: float, best: Sgemm) -> Spread:
