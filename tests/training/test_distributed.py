@@ -41,6 +41,12 @@ def test_two_processes_have_the_gradients_and_weights_of_one(tmp_path: Path) -> 
                 torch.testing.assert_close(their_weights[name], weights[name], rtol=1e-12, atol=1e-12)
 
 
+def test_a_group_ends_whoever_holds_it_last(tmp_path: Path) -> None:
+    """DDP that lets go of the group last would wait for a thread of gloo that waits for Python's lock."""
+    process = start([], tmp_path / "log", together.many_ends, WORLD_SIZE="1")
+    assert process.wait() == 0, process.words
+
+
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An unbroken run of one process, with checkpoints of steps 10 and 20."""

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+import torch.distributed as dist
+from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
 
 import crate_mae
 from crate_mae.data.loader import Batch
@@ -107,3 +109,17 @@ def several() -> None:
                     found[make, accumulation, shard] = gradient, weights
         if alike.is_main:
             torch.save(found, Path(os.environ["RESULT"]))
+
+
+def many_ends() -> None:
+    """Groups of this process alone, one after the other, each of which ends while DDP still has it."""
+    dist.rendezvous = lambda _: iter([(dist.HashStore(), 0, 1)])  # a real one takes a fifth of a second
+    for _ in range(100):
+        _end_right_after_a_sum()
+
+
+def _end_right_after_a_sum() -> None:
+    with joined("cpu"):
+        held = DistributedDataParallel(nn.Linear(2, 2))
+        dist.all_reduce(torch.zeros(()))  # of a tensor that gloo's thread is the last to have
+    del held

@@ -23,6 +23,7 @@ from crate_mae.models.stack import Block
 from crate_mae.models.zoo import build
 
 Result = TypeVar("Result")
+_group: dist.ProcessGroup | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ class Processes:
 @contextmanager
 def joined(device: Device, shard: bool = False) -> Iterator[Processes]:
     """This process alone, or, where torchrun started it, one of its group."""
+    global _group
     if "WORLD_SIZE" not in os.environ:
         if shard:
             raise UserError("--shard spreads a run over processes; start it with torchrun --nproc-per-node N.")
@@ -99,6 +101,9 @@ def joined(device: Device, shard: bool = False) -> Iterator[Processes]:
         # On one machine torchrun keeps its store over restarts: what the processes before left there must not be read.
         store = dist.PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     dist.init_process_group(backend, store=store, rank=rank, world_size=world)
+    # Kept beyond its end: DDP has the group too, and were it the last to let go, it would wait for gloo's threads with
+    # Python's lock in hand, while one of them may need that lock to let go of the last tensor.
+    _group = dist.group.WORLD
     try:
         yield Processes(rank, world, target, shard)
     finally:
