@@ -4,11 +4,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import torch
 from rich.console import Console
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from crate_mae.data.datasets import find_splits
+from crate_mae.data.readers import read
+from crate_mae.data.reading import in_turn
 from crate_mae.data.source import ImageSource
 from crate_mae.errors import UserError
 from crate_mae.progress import progress
@@ -39,14 +40,8 @@ def processors() -> int:
 
 def bad_images(source: ImageSource, workers: int, console: Console, label: str) -> Iterator[str]:
     """Why, for each image that can't be read, in the order of the source; by ``workers`` processes."""
-    loader = DataLoader(
-        Reasons(source),
-        batch_size=TOGETHER,
-        num_workers=workers if workers > 1 else 0,
-        collate_fn=list,
-        generator=torch.Generator(),
-    )
-    reasons = iter(loader)  # the processes start before the progress bar's thread does
+    order = [list(together) for together in in_turn(range(len(source)), TOGETHER)]
+    reasons = read(Reasons(source), order, list, workers if workers > 1 else 0)
     found = 0
     with progress(label, len(source), console) as advance:
         for reason in (reason for together in reasons for reason in together):

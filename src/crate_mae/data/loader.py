@@ -2,15 +2,15 @@
 
 import logging
 import math
-import signal
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import Dataset, Sampler
 
+from crate_mae.data.readers import read
 from crate_mae.data.source import ImageSource
 from crate_mae.data.transforms import Transform, sample_generator
 from crate_mae.errors import UserError
@@ -199,7 +199,8 @@ def training_batches(
     """The batches of these steps in the order of ``GlobalBatches``, ``accumulation`` of them a step.
 
     ``batch`` is that of all processes together. To resume, begin ``steps`` where the run stopped. Images that can't be
-    read are logged and replaced; a share of them above ``max_bad`` is a ``UserError``.
+    read are logged and replaced; a share of them above ``max_bad`` is a ``UserError``. The processes that read start
+    with the call.
     """
     order = GlobalBatches(len(samples), batch, samples.seed, steps, rank, world, accumulation)
     return _load(samples, order, workers, max_bad)
@@ -219,21 +220,10 @@ def evaluation_batches(
 def _load(
     samples: Samples, order: Sampler[list[Key]] | Sequence[list[Key]], workers: int, max_bad: float
 ) -> Generator[Batch, None, None]:
-    bad = BadImages(samples, max_bad)
-    loader = DataLoader(
-        samples,
-        batch_sampler=order,
-        num_workers=workers,
-        collate_fn=samples.batch,
-        worker_init_fn=leave_signals_to_the_run,
-        generator=torch.Generator(),  # without one it draws from the global generator, which is the caller's
-    )
-    for batch in loader:
+    return _counted(read(samples, order, samples.batch, workers), BadImages(samples, max_bad))
+
+
+def _counted(batches: Iterator[Batch], bad: BadImages) -> Generator[Batch, None, None]:
+    for batch in batches:
         bad.count(batch)
         yield batch
-
-
-def leave_signals_to_the_run(worker: int) -> None:
-    """A terminal's Ctrl-C reaches every process: the one that trains decides when its readers end."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
-from crate_mae.data.loader import Bad, leave_signals_to_the_run
+from crate_mae.data.loader import Bad
+from crate_mae.data.readers import read
 from crate_mae.data.source import ImageSource
-from crate_mae.data.transforms import Evaluation, sample_generator
+from crate_mae.data.transforms import Evaluation
 from crate_mae.errors import UserError
 
 Item = tuple[int, UInt8[Tensor, "c H W"]] | Bad
@@ -34,15 +34,7 @@ def read_batches(
 ) -> Iterator[Read]:
     """The images with these indices, batch by batch. The processes that read start with the call."""
     images = Images(source, resized)
-    loader = DataLoader(
-        images,
-        batch_sampler=[list(batch) for batch in batches],
-        num_workers=workers,
-        collate_fn=images.batch,
-        worker_init_fn=leave_signals_to_the_run,
-        generator=torch.Generator(),  # without one it draws from the global generator, which is the caller's
-    )
-    return iter(loader)
+    return read(images, [list(batch) for batch in batches], images.batch, workers)
 
 
 def in_turn(indices: range, batch: int) -> list[range]:
@@ -62,7 +54,7 @@ class Images(Dataset[Item]):
 
     def __getitem__(self, index: int) -> Item:
         try:
-            return index, self.resized(self.source, index, sample_generator(index))
+            return index, self.resized(self.source, index)
         except UserError as error:
             return Bad(index, str(error))
 
