@@ -18,7 +18,7 @@ demo: .venv/installed
 test: .venv/installed-test
 	$(PYTEST) -m "not slow"
 test-all: .venv/installed-test
-	$(PYTEST)
+	$(PYTEST) -o faulthandler_timeout=3000
 lint: .venv/installed-lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

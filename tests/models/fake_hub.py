@@ -36,9 +36,11 @@ def fake_hub() -> Iterator[FakeHub]:
     with FakeHub() as hub:
         thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield hub
-        hub.shutdown()
-        thread.join()
+        try:
+            yield hub
+        finally:
+            hub.shutdown()
+            thread.join()
 
 
 @contextmanager

@@ -55,6 +55,7 @@ def serving(app: ASGIApp) -> Iterator[str]:
         thread.start()
         try:
             while not server.started:
+                assert thread.is_alive()
                 time.sleep(0.01)
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
