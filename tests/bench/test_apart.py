@@ -14,15 +14,21 @@ from crate_mae.bench.contestants import LISTING, OURS, Work
 from tests.bench.tiny import CONFIG
 
 
-def test_it_runs_when_told_and_ends_with_the_race(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[subprocess.Popen[str]] = []
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[str]]:
+    """The processes that a test starts."""
+    found: list[subprocess.Popen[str]] = []
 
     class Watched(subprocess.Popen):  # type: ignore[type-arg]
         def __init__(self, *words: Any, **more: Any):
             super().__init__(*words, **more)
-            started.append(self)
+            found.append(self)
 
     monkeypatch.setattr(subprocess, "Popen", Watched)
+    return found
+
+
+def test_it_runs_when_told_and_ends_with_the_race(started: list[subprocess.Popen[str]]) -> None:
     with (
         apart.apart("training", OURS, Work(CONFIG, 2)) as ours,
         apart.apart("encoding", LISTING, Work(CONFIG, 2)) as it,
@@ -38,6 +44,15 @@ def test_what_fails_there_is_said_here() -> None:
     said = r"nobody could not be measured \(training\): KeyError: 'nobody'"
     with apart.apart("training", "nobody", Work(CONFIG, 2)) as run, pytest.raises(UserError, match=said):
         run()
+
+
+def test_one_that_is_killed_between_two_runs_is_named(started: list[subprocess.Popen[str]]) -> None:
+    with apart.apart("training", OURS, Work(CONFIG, 2)) as run:
+        run()
+        started[0].kill()
+        started[0].wait()
+        with pytest.raises(UserError, match="crate-mae could not be measured"):
+            run()
 
 
 def test_only_this_project_keeps_freed_memory(monkeypatch: pytest.MonkeyPatch) -> None:

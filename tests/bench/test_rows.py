@@ -52,8 +52,7 @@ def here(task: apart.Task, name: str, work: Work) -> Iterator[Run]:
 @pytest.fixture(autouse=True)
 def _small_and_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "SIDES", (32, 64))
-    for module in (encoding, steps):
-        monkeypatch.setattr(module, "apart", here)
+    monkeypatch.setattr(apart, "apart", here)
 
 
 SMALL = replace(steps.SMALL_WHOLE, config=CONFIG, batches=(2,), rounds=1, sgemm_seconds=0.01)
@@ -73,8 +72,7 @@ def check(rows: list[Row], count: int) -> None:
 
 @pytest.fixture
 def no_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (contestants, encoding, memory, steps):
-        monkeypatch.setattr(module, "has_transformers", lambda: False)
+    monkeypatch.setattr(contestants, "has_transformers", lambda: False)
 
 
 def test_training_steps() -> None:

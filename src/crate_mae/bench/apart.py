@@ -7,16 +7,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import IO, Any, Literal
 
 import torch
+from rich.console import Console
 
 from crate_mae.bench.contestants import ENCODERS, OURS, TRAINEES, Work
-from crate_mae.bench.harness import Run
+from crate_mae.bench.harness import Laps, Run, race
 from crate_mae.errors import UserError
 from crate_mae.memory import freed_memory_kept
-from crate_mae.models.config import ModelConfig
 
 Task = Literal["training", "encoding"]
 TASKS: Mapping[Task, Mapping[str, Callable[[Work], Run]]] = {"training": TRAINEES, "encoding": ENCODERS}
@@ -28,14 +28,7 @@ def apart(task: Task, name: str, work: Work) -> Iterator[Run]:
 
     It starts while others do: the first call, which should not count, waits until it is ready.
     """
-    asked = {
-        "task": task,
-        "name": name,
-        "config": work.config.to_dict(),
-        "batch": work.batch,
-        "mask_ratio": work.mask_ratio,
-        "threads": torch.get_num_threads(),
-    }
+    asked = {"task": task, "name": name, "threads": torch.get_num_threads(), **work.to_dict()}
     words = [sys.executable, "-m", __name__, json.dumps(asked)]
     with (
         tempfile.TemporaryFile("w+") as errors,
@@ -58,14 +51,28 @@ def apart(task: Task, name: str, work: Work) -> Iterator[Run]:
             if not ready:
                 wait()
                 ready = True
-            orders.write("\n")
-            orders.flush()
+            with suppress(BrokenPipeError):  # it has ended, and the answer that does not come says so
+                os.write(orders.fileno(), b"\n")
             wait()
 
         try:
             yield run
         finally:
             orders.close()  # which ends it
+
+
+def race_apart(
+    task: Task,
+    what: str,
+    contestants: Mapping[str, tuple[str, Work]],
+    rounds: int,
+    console: Console,
+    here: Mapping[str, Run] | None = None,
+) -> Laps:
+    """A race of contestants in processes of their own, each with its work, and of whoever else runs here."""
+    with ExitStack() as stack:
+        started = {who: stack.enter_context(apart(task, *each)) for who, each in contestants.items()}
+        return race(what, {**started, **(here or {})}, rounds, console)
 
 
 def serve(asked: Mapping[str, Any], orders: IO[str], answers: IO[str]) -> None:
@@ -76,8 +83,7 @@ def serve(asked: Mapping[str, Any], orders: IO[str], answers: IO[str]) -> None:
         answers.flush()
 
     torch.set_num_threads(asked["threads"])
-    work = Work(ModelConfig.from_dict(asked["config"]), asked["batch"], asked["mask_ratio"])
-    run = TASKS[asked["task"]][asked["name"]](work)
+    run = TASKS[asked["task"]][asked["name"]](Work.from_dict(asked))
     memory = freed_memory_kept() if asked["name"] == OURS else nullcontext()
     with memory, torch.set_grad_enabled(asked["task"] == "training"):
         gc.freeze()  # all that is there stays: to look through it again each time would take seconds

@@ -1,6 +1,6 @@
 """Who takes part: this project, the paper's listing, and transformers' models, each with the images it is given."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -30,6 +30,14 @@ class Work:
     config: ModelConfig
     batch: int
     mask_ratio: float = 0.75
+
+    def to_dict(self) -> dict[str, Any]:
+        """What another process makes the same of."""
+        return {"config": self.config.to_dict(), "batch": self.batch, "mask_ratio": self.mask_ratio}
+
+    @staticmethod
+    def from_dict(asked: Mapping[str, Any]) -> "Work":
+        return Work(ModelConfig.from_dict(asked["config"]), asked["batch"], asked["mask_ratio"])
 
     @cached_property
     def images(self) -> Tensor:
@@ -141,6 +149,11 @@ TRAINEES: dict[str, Callable[[Work], Trainee]] = {OURS: ours, LISTING: listing, 
 
 def has_transformers() -> bool:
     return find_spec("transformers") is not None
+
+
+def installed(names: Iterable[str]) -> list[str]:
+    """Those of the contestants that can run here."""
+    return [name for name in names if name != TRANSFORMERS or has_transformers()]
 
 
 def our_encoder(work: Work) -> Callable[[], Tensor]:

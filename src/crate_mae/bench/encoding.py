@@ -1,14 +1,12 @@
 """Encoding images without gradients, for features: against the listing and transformers' ViT encoder."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 from rich.console import Console
 
-from crate_mae.bench.apart import apart
-from crate_mae.bench.contestants import BASE, ENCODERS, LISTING, MISSING, OURS, TRANSFORMERS, Work, has_transformers
-from crate_mae.bench.harness import Run, race
+from crate_mae.bench.apart import race_apart
+from crate_mae.bench.contestants import BASE, ENCODERS, LISTING, MISSING, OURS, TRANSFORMERS, Work, installed
 from crate_mae.bench.machine import SGEMM, sgemm
 from crate_mae.bench.steps import share, size_in_words
 from crate_mae.bench.table import Row, at_least
@@ -31,12 +29,8 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
     work = Work(sizes.config, sizes.batch)
     what = f"encoding, {size_in_words(sizes.config)}, batch {sizes.batch}"
     best = sgemm(sizes.sgemm_seconds)
-    with ExitStack() as stack:
-        contestants: dict[str, Run] = {SGEMM: best}
-        for name in ENCODERS:
-            if name != TRANSFORMERS or has_transformers():
-                contestants[name] = stack.enter_context(apart("encoding", name, work))
-        laps = race(what, contestants, sizes.rounds, console)
+    contestants = {name: (name, work) for name in installed(ENCODERS)}
+    laps = race_apart("encoding", what, contestants, sizes.rounds, console, {SGEMM: best})
     flops = encoding_flops(sizes.config, sizes.batch)
     for other, goal in {LISTING: at_least(1.5), TRANSFORMERS: at_least(3.3)}.items():
         if other not in laps.seconds:

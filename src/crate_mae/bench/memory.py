@@ -28,7 +28,7 @@ from crate_mae.bench.contestants import (
     TRANSFORMERS,
     Trainee,
     Work,
-    has_transformers,
+    installed,
 )
 from crate_mae.bench.harness import Spread
 from crate_mae.bench.table import Row, at_most
@@ -56,7 +56,7 @@ class Peak:
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
-    names = [name for name in TRAINEES if name != TRANSFORMERS or has_transformers()]
+    names = installed(TRAINEES)
     for batch in sizes.batches:
         peaks: dict[str, Peak] = {}
         with progress(f"memory, batch {batch}", len(names), console) as advance:
@@ -117,7 +117,7 @@ def resident_peak() -> int:
 
 def in_a_process_of_its_own(name: str, config: ModelConfig, batch: int) -> Peak:
     """``peak`` in a fresh interpreter with as many threads."""
-    asked = {"name": name, "config": config.to_dict(), "batch": batch, "threads": torch.get_num_threads()}
+    asked = {"name": name, "threads": torch.get_num_threads(), **Work(config, batch).to_dict()}
     command = [sys.executable, "-m", __name__, json.dumps(asked)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -128,8 +128,7 @@ def in_a_process_of_its_own(name: str, config: ModelConfig, batch: int) -> Peak:
 
 def main(asked: dict[str, Any]) -> None:
     torch.set_num_threads(asked["threads"])
-    work = Work(ModelConfig.from_dict(asked["config"]), asked["batch"])
-    print(json.dumps(asdict(peak(TRAINEES[asked["name"]](work)))))
+    print(json.dumps(asdict(peak(TRAINEES[asked["name"]](Work.from_dict(asked))))))
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
 
 def start(sizes: Sizes, cores: list[int]) -> float:
     """Seconds of so many steps in as many processes as cores."""
-    asked = {"config": sizes.config.to_dict(), "batch": sizes.batch, "steps": sizes.steps, "cores": cores}
+    asked = {"steps": sizes.steps, "cores": cores, **Work(sizes.config, sizes.batch).to_dict()}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(len(cores))]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
@@ -82,7 +82,7 @@ def main(asked: dict[str, Any]) -> None:
     with joined("cpu") as processes, freed_memory_kept():  # as a run does
         os.sched_setaffinity(0, {asked["cores"][processes.rank]})
         torch.set_num_threads(1)
-        work = Work(ModelConfig.from_dict(asked["config"]), asked["batch"])
+        work = Work.from_dict(asked)
         share = slice(processes.rank, None, processes.world)
         images, masks = work.images[share], work.masks[share]
         labels = torch.full((len(images),), -1)

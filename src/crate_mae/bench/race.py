@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from crate_mae.bench.contestants import MISSING, OURS, TRANSFORMERS, has_transformers, he_mae, transformers_model
+from crate_mae.bench.contestants import MISSING, OURS, TRANSFORMERS, he_mae, installed, transformers_model
 from crate_mae.bench.harness import Spread
 from crate_mae.bench.steps import OWN_VIT, VISIBLE
 from crate_mae.bench.table import Row
@@ -160,7 +160,7 @@ class Finishes:
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
-    names = [name for name in RACERS if name != TRANSFORMERS or has_transformers()]
+    names = installed(RACERS)
     for course in sizes.courses:
         what = f"{sizes.seconds:g} s on {course.data}: images/s of {VISIBLE}"
         try:

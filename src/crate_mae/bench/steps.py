@@ -1,12 +1,11 @@
 """Training steps: Base at 224 px and a model of a CPU's size, and what share of the machine's own rate they reach."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from rich.console import Console
 
-from crate_mae.bench.apart import apart
+from crate_mae.bench.apart import race_apart
 from crate_mae.bench.contestants import (
     BASE,
     CPU_SIZED,
@@ -15,10 +14,10 @@ from crate_mae.bench.contestants import (
     OURS,
     TRANSFORMERS,
     Work,
-    has_transformers,
     he_mae,
+    installed,
 )
-from crate_mae.bench.harness import Laps, Run, Spread, race
+from crate_mae.bench.harness import Laps, Spread
 from crate_mae.bench.machine import SGEMM, Sgemm, sgemm
 from crate_mae.bench.table import Goal, Row, at_least
 from crate_mae.models.config import ModelConfig
@@ -52,27 +51,14 @@ def share(laps: Laps, name: str, flops: float, best: Sgemm) -> Spread:
     return Spread.of([(flops / a) / (best.flops / b) for a, b in zip(own, machine, strict=True)])
 
 
-def race_apart(
-    what: str,
-    contestants: Mapping[str, tuple[str, Work]],
-    rounds: int,
-    console: Console,
-    here: Mapping[str, Run] | None = None,
-) -> Laps:
-    """Training steps, each contestant in a process of its own, and whoever else runs here."""
-    with ExitStack() as stack:
-        started = {who: stack.enter_context(apart("training", *each)) for who, each in contestants.items()}
-        return race(what, {**started, **(here or {})}, rounds, console)
-
-
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
     """A step against the others' for each batch, and its share of sgemm's rate."""
     best = sgemm(sizes.sgemm_seconds)
     for batch in sizes.batches:
         work = Work(sizes.config, batch)
-        wanted = [name for name in (OURS, *sizes.against) if name != TRANSFORMERS or has_transformers()]
+        wanted = {name: (name, work) for name in installed((OURS, *sizes.against))}
         what = f"training step, {size_in_words(sizes.config)}, batch {batch}"
-        laps = race_apart(what, {name: (name, work) for name in wanted}, sizes.rounds, console, {SGEMM: best})
+        laps = race_apart("training", what, wanted, sizes.rounds, console, {SGEMM: best})
         reached = share(laps, OURS, work.step_flops, best)
         for other, goal in sizes.against.items():
             if other not in laps.seconds:
@@ -118,11 +104,9 @@ def form_rows(sizes: FormSizes, console: Console) -> Iterator[Row]:
     work = Work(sizes.config, sizes.batch)
     seen = replace(work, config=replace(sizes.config, encoder_sees="visible"))
     own_vit = replace(work, config=he_mae(sizes.config))
-    contestants = {VISIBLE: (OURS, seen), OURS: (OURS, work), OWN_VIT: (OURS, own_vit)}
-    if has_transformers():
-        contestants[TRANSFORMERS] = (TRANSFORMERS, work)
+    everyone = {VISIBLE: (OURS, seen), OURS: (OURS, work), OWN_VIT: (OURS, own_vit), TRANSFORMERS: (TRANSFORMERS, work)}
     what = f"training step of the visible-only form, {size_in_words(sizes.config)}, batch {sizes.batch}"
-    laps = race_apart(what, contestants, sizes.rounds, console)
+    laps = race_apart("training", what, {name: everyone[name] for name in installed(everyone)}, sizes.rounds, console)
     words = {OURS: "the paper's form", OWN_VIT: "our ViT-MAE", TRANSFORMERS: "transformers' ViTMAE"}
     for other, name in words.items():
         if other not in laps.seconds:

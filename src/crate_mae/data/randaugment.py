@@ -1,4 +1,4 @@
-"""RandAugment (Cubuk et al., 2020) on Pillow's pictures: torchvision's, to the last bit, in less than half the time.
+"""RandAugment (Cubuk et al., 2020) on Pillow's pictures: torchvision's, to the last bit, and quicker.
 
 The operations, their strengths and the order of the draws are torchvision's; the tests hold each against it.
 """

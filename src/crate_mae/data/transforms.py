@@ -69,7 +69,10 @@ class Evaluation(Transform):
         """As a model of this configuration takes it."""
         return cls(config.image_size, config.channels, config.mean, config.std)
 
-    def __call__(self, source: ImageSource, index: int, generator: torch.Generator) -> UInt8[Tensor, "c H W"]:
+    def __call__(
+        self, source: ImageSource, index: int, generator: torch.Generator | None = None
+    ) -> UInt8[Tensor, "c H W"]:
+        """Nothing is drawn."""
         return images.planes(source.read(index), self.channels, self.size)
 
 

@@ -86,10 +86,10 @@ class Layers:
         """Whether ISTA makes P = eta D^T (I - D) once and then needs one product per token: as ``operators.ista``."""
         return self.sparsifies and self.rows > self.dim
 
-    @property
-    def one_matrix(self) -> bool:
-        """Whether attention in full precision on a CPU is ``attention.OneMatrixAttention``: as ``operators.attend``."""
-        return self.config.family == "crate" and suits(self.tokens)
+    def one_matrix(self, on_gpu: bool, precision: Precision = "float32") -> bool:
+        """Whether attention is ``attention.OneMatrixAttention``: as ``operators.attend`` has it."""
+        by_hand = self.config.family == "crate" and suits(self.tokens)
+        return by_hand and not on_gpu and precision != "bfloat16"
 
     @property
     def keeps_maps(self) -> bool:
@@ -122,7 +122,7 @@ class Layers:
         """Of all layers."""
         folding = self.dim**3 if self.folds else 0
         mixing = self.images * self.tokens**2 * self.dim
-        back = 5 if on_gpu or not self.one_matrix else 3 if self.keeps_maps else 4
+        back = 5 if not self.one_matrix(on_gpu) else 3 if self.keeps_maps else 4
         return Products(
             self.count * self.rows * self.maps,
             self.count * folding,
@@ -153,7 +153,7 @@ class Layers:
             computed = 4 * self.dim + (self.dim if self.sparsifies and twice else 0)
         in_norms = 2 * self.dim * stream + 4 * WORD[precision]  # two means, two deviations
         softmax = self.heads * WORD[precision]  # the logarithm of its sum, or the map itself, or nothing
-        if self.one_matrix and not on_gpu and precision != "bfloat16":
+        if self.one_matrix(on_gpu, precision):
             softmax *= self.tokens if self.keeps_maps else 0
         folded = self.dim**2 * PRODUCT_WORD[precision] if self.folds else 0
         return self.rows * (computed * word + in_norms + softmax) + folded
@@ -170,7 +170,7 @@ class Layers:
         """Bytes of the gradients that are alive at once within one layer on the way back."""
         width = max(4 * self.dim, self.hidden) if self.config.family == "vit" else 4 * self.dim
         maps = 0
-        if self.one_matrix and not on_gpu and precision != "bfloat16":
+        if self.one_matrix(on_gpu, precision):
             images, heads = at_a_time(self.images, self.heads, self.tokens)
             maps = (2 if self.keeps_maps else 3) * images * heads * self.tokens**2
         return (self.rows * width + maps) * PRODUCT_WORD[precision]
