@@ -39,7 +39,7 @@ class Group:
 
 GROUPS: dict[str, Group] = {
     "base": Group(steps.rows, steps.BASE_WHOLE, steps.BASE_QUICK),
-    "memory": Group(memory.rows, memory.Sizes(), memory.Sizes(batches=(2,))),
+    "memory": Group(memory.rows, memory.WHOLE, memory.QUICK),
     "encoding": Group(encoding.rows, encoding.WHOLE, encoding.QUICK),
     "small": Group(steps.rows, steps.SMALL_WHOLE, steps.SMALL_QUICK),
     "profile": Group(profiling.rows, profiling.WHOLE, profiling.QUICK),

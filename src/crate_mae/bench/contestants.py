@@ -31,6 +31,10 @@ class Work:
     batch: int
     mask_ratio: float = 0.75
 
+    def __str__(self) -> str:
+        c = self.config
+        return f"d {c.dim}, {c.depth}+{c.decoder_depth} layers, {1 + c.num_patches} tokens, batch {self.batch}"
+
     def to_dict(self) -> dict[str, Any]:
         """What another process makes the same of."""
         return {"config": self.config.to_dict(), "batch": self.batch, "mask_ratio": self.mask_ratio}
@@ -59,6 +63,8 @@ class Work:
 
 
 BASE = model_config("crate_mae_base")
+SHALLOW = model_config("crate_mae_base", depth=4, decoder_depth=4)
+"""Base with a third of its layers, for a quick look."""
 CPU_SIZED = model_config("crate_mae_tiny", dim=192, depth=6, heads=6, image_size=(32, 32), patch_size=(4, 4))
 """d 192, 6 + 6 layers, 65 tokens."""
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from crate_mae.bench.apart import race_apart
-from crate_mae.bench.contestants import BASE, ENCODERS, LISTING, MISSING, OURS, TRANSFORMERS, Work, installed
+from crate_mae.bench.contestants import BASE, ENCODERS, LISTING, MISSING, OURS, SHALLOW, TRANSFORMERS, Work, installed
 from crate_mae.bench.machine import SGEMM, sgemm
-from crate_mae.bench.steps import share, size_in_words
+from crate_mae.bench.steps import share
 from crate_mae.bench.table import Row, at_least
 from crate_mae.models.config import ModelConfig
 from crate_mae.training.cost import Layers
@@ -22,12 +22,12 @@ class Sizes:
     sgemm_seconds: float = 0.5
 
 
-WHOLE, QUICK = Sizes(), Sizes(batch=2, rounds=1, sgemm_seconds=0.2)
+WHOLE, QUICK = Sizes(), Sizes(SHALLOW, batch=2, rounds=1, sgemm_seconds=0.2)
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
     work = Work(sizes.config, sizes.batch)
-    what = f"encoding, {size_in_words(sizes.config)}, batch {sizes.batch}"
+    what = f"encoding, {work}"
     best = sgemm(sizes.sgemm_seconds)
     contestants = {name: (name, work) for name in installed(ENCODERS)}
     laps = race_apart("encoding", what, contestants, sizes.rounds, console, {SGEMM: best})

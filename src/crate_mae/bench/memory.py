@@ -24,6 +24,7 @@ from crate_mae.bench.contestants import (
     LISTING,
     MISSING,
     OURS,
+    SHALLOW,
     TRAINEES,
     TRANSFORMERS,
     Trainee,
@@ -41,6 +42,9 @@ from crate_mae.progress import progress
 class Sizes:
     config: ModelConfig = BASE
     batches: tuple[int, ...] = (16, 32)
+
+
+WHOLE, QUICK = Sizes(), Sizes(SHALLOW, (2,))
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
                 peaks[name] = in_a_process_of_its_own(name, sizes.config, batch)
                 advance(name)
         for other, goal in ((LISTING, at_most(0.55)), (TRANSFORMERS, None)):
-            what = f"peak memory of a training step, batch {batch}"
+            what = f"peak memory of a training step, {Work(sizes.config, batch)}"
             if other not in peaks:
                 yield Row(what, other, None, note=MISSING)
                 continue

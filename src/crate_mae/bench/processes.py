@@ -37,7 +37,7 @@ class Sizes:
     rounds: int = 3
 
 
-WHOLE, QUICK = Sizes(), Sizes(steps=1, rounds=1)
+WHOLE, QUICK = Sizes(), Sizes(batch=64, steps=1, rounds=1)
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from rich.console import Console
 from torch.profiler import ProfilerActivity, profile
 
-from crate_mae.bench.contestants import BASE, CPU_SIZED, Trainee, Work, ours
+from crate_mae.bench.contestants import BASE, CPU_SIZED, SHALLOW, Trainee, Work, ours
 from crate_mae.bench.harness import Spread
-from crate_mae.bench.steps import size_in_words
 from crate_mae.bench.table import Row
 from crate_mae.memory import freed_memory_kept
 from crate_mae.models.config import ModelConfig
@@ -31,7 +30,7 @@ class Sizes:
     rounds: int = 3
 
 
-WHOLE, QUICK = Sizes(), Sizes(works=((BASE, 2), (CPU_SIZED, 32)), rounds=1)
+WHOLE, QUICK = Sizes(), Sizes(works=((SHALLOW, 2), (CPU_SIZED, 32)), rounds=1)
 
 
 def shares(step: Trainee) -> dict[str, float]:
@@ -46,8 +45,8 @@ def shares(step: Trainee) -> dict[str, float]:
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
     for config, batch in sizes.works:
-        step = ours(Work(config, batch))
-        what = f"training step, {size_in_words(config)}, batch {batch}"
+        work = Work(config, batch)
+        step, what = ours(work), f"training step, {work}"
         found = []
         with freed_memory_kept(), progress(f"profile, {what}", 1 + sizes.rounds, console) as advance:
             step()  # warms up

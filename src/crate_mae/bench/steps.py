@@ -12,6 +12,7 @@ from crate_mae.bench.contestants import (
     LISTING,
     MISSING,
     OURS,
+    SHALLOW,
     TRANSFORMERS,
     Work,
     he_mae,
@@ -40,7 +41,7 @@ class Sizes:
 BASE_WHOLE = Sizes(
     BASE, (16, 32), rounds=5, against={LISTING: at_least(1.35), TRANSFORMERS: at_least(1.0)}, share=at_least(0.92)
 )
-BASE_QUICK = replace(BASE_WHOLE, batches=(2,), rounds=1, sgemm_seconds=0.2)
+BASE_QUICK = replace(BASE_WHOLE, config=SHALLOW, batches=(2,), rounds=1, sgemm_seconds=0.2)
 SMALL_WHOLE = Sizes(CPU_SIZED, (128,), rounds=15, against={LISTING: at_least(1.5)})
 SMALL_QUICK = replace(SMALL_WHOLE, rounds=1, sgemm_seconds=0.2)
 
@@ -57,7 +58,7 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
     for batch in sizes.batches:
         work = Work(sizes.config, batch)
         wanted = {name: (name, work) for name in installed((OURS, *sizes.against))}
-        what = f"training step, {size_in_words(sizes.config)}, batch {batch}"
+        what = f"training step, {work}"
         laps = race_apart("training", what, wanted, sizes.rounds, console, {SGEMM: best})
         reached = share(laps, OURS, work.step_flops, best)
         for other, goal in sizes.against.items():
@@ -96,7 +97,7 @@ class FormSizes:
 
 
 FORMS_WHOLE = FormSizes(BASE, batch=16, rounds=4)
-FORMS_QUICK = FormSizes(BASE, batch=2, rounds=1)
+FORMS_QUICK = FormSizes(SHALLOW, batch=2, rounds=1)
 
 
 def form_rows(sizes: FormSizes, console: Console) -> Iterator[Row]:
@@ -105,7 +106,7 @@ def form_rows(sizes: FormSizes, console: Console) -> Iterator[Row]:
     seen = replace(work, config=replace(sizes.config, encoder_sees="visible"))
     own_vit = replace(work, config=he_mae(sizes.config))
     everyone = {VISIBLE: (OURS, seen), OURS: (OURS, work), OWN_VIT: (OURS, own_vit), TRANSFORMERS: (TRANSFORMERS, work)}
-    what = f"training step of the visible-only form, {size_in_words(sizes.config)}, batch {sizes.batch}"
+    what = f"training step of the visible-only form, {work}"
     laps = race_apart("training", what, {name: everyone[name] for name in installed(everyone)}, sizes.rounds, console)
     words = {OURS: "the paper's form", OWN_VIT: "our ViT-MAE", TRANSFORMERS: "transformers' ViTMAE"}
     for other, name in words.items():
@@ -120,7 +121,3 @@ def form_rows(sizes: FormSizes, console: Console) -> Iterator[Row]:
             note=", ".join(f"{who} {sizes.batch / laps.spread(who).middle:.1f} images/s" for who in (VISIBLE, other)),
             seconds={who: laps.spread(who) for who in (VISIBLE, other)},
         )
-
-
-def size_in_words(config: ModelConfig) -> str:
-    return f"d {config.dim}, {config.depth}+{config.decoder_depth} layers, {1 + config.num_patches} tokens"
