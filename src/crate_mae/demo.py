@@ -157,8 +157,8 @@ def draw(
         "CRATE-MAE on handwritten digits",
         f"A white-box masked autoencoder of {model.num_parameters:,} parameters ({shape.depth} + "
         f"{shape.decoder_depth} layers, d = {shape.dim}, K = {shape.heads}) was pretrained for "
-        f"{config.steps} steps on {len(train.images)} unlabelled digits with {config.mask_ratio:.0%} of the patches "
-        f"masked, and measured on {len(test.images)} others.",
+        f"{config.steps} steps on {len(train.images)} unlabelled digits (a twentieth of them to choose the checkpoint "
+        f"by) with {config.mask_ratio:.0%} of the patches masked, and measured on {len(test.images)} others.",
     )
     report.section("Numbers", *summary(error, filled, probes))
     report.section("Completion", "Three quarters of the patches are blanked; the model fills them in from the rest.")

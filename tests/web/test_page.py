@@ -1,6 +1,7 @@
 """The page in a real browser: by mouse, by keyboard, wide and narrow, light and dark, one model and two."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from io import BytesIO
@@ -147,6 +148,10 @@ def test_ratio_seed_and_layer_move_what_is_shown(one: str, visit: Opened) -> Non
         share = 100 * numbers.curves["sparsity"][layer - 1]
         shown = page.locator(".quantity", has_text="Sparsity").locator("b").text_content()
         assert float(shown.removesuffix(" %")) == pytest.approx(share, abs=0.051)
+        ends = page.locator(".quantity", has_text="Sparsity").locator("p.quiet").text_content()
+        first, last = re.fullmatch(r"([\d.]+) % in layer 1, ([\d.]+) % in layer 2", ends).groups()
+        assert float(first) == pytest.approx(100 * numbers.curves["sparsity"][0], abs=0.051)
+        assert float(last) == pytest.approx(100 * numbers.curves["sparsity"][-1], abs=0.051)
         rate = page.locator(".quantity", has_text="compression").locator("b").text_content()
         expected_rate = numbers.curves["compression"][layer - 1]
         assert float(rate.removesuffix(" nats").replace(",", "")) == pytest.approx(expected_rate, rel=1e-3)

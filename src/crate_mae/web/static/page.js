@@ -175,7 +175,7 @@ class ModelPanel {
       return element("div", { class: "quantity" }, head,
         element("p", { class: "value" }, element("b", {}, text(values[this.layer - 1])), ` ${note}`),
         curve(values, this.layer - 1, over),
-        element("p", { class: "quiet" }, `layers 1 to ${layers}: ${plain(Math.min(...values))} to ${plain(Math.max(...values))}`));
+        element("p", { class: "quiet" }, `${plain(values[0])} in layer 1, ${plain(values.at(-1))} in layer ${layers}`));
     });
     this.inside.querySelector(".numbers").replaceChildren(...rows);
   }
