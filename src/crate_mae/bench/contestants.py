@@ -85,16 +85,16 @@ class Trainee:
 def ours(work: Work) -> Trainee:
     """As a run of this project trains."""
     objective = Completing(work.model())
-    labels = torch.full((work.batch,), -1)
+    given = work.images, torch.full((work.batch,), -1), work.masks
     optimiser = adamw(objective.model, learning_rate=1e-4, weight_decay=0.05)
-    return Trainee(lambda: objective(work.images, labels, work.masks), optimiser)
+    return Trainee(lambda: objective(*given), optimiser)
 
 
 def listing(work: Work) -> Trainee:
     """The listing as its reader would train it: AdamW as PyTorch gives it, without asking for more."""
-    model = listing_of(work.model())
+    model, given = listing_of(work.model()), (work.images, work.masks)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.05)
-    return Trainee(lambda: model(work.images, work.masks), optimiser)
+    return Trainee(lambda: model(*given), optimiser)
 
 
 def transformers_model(c: ModelConfig, seed: int, mask_ratio: float = 0.75) -> Any:
@@ -145,9 +145,9 @@ def he_mae(config: ModelConfig) -> ModelConfig:
 
 def transformers_mae(work: Work) -> Trainee:
     """transformers' ViTMAE with the fused AdamW, which its own Trainer takes."""
-    model = transformers_model(work.config, 2, work.mask_ratio)
+    model, images = transformers_model(work.config, 2, work.mask_ratio), work.images
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.05, fused=True)
-    return Trainee(lambda: model(work.images).loss, optimiser)
+    return Trainee(lambda: model(images).loss, optimiser)
 
 
 TRAINEES: dict[str, Callable[[Work], Trainee]] = {OURS: ours, LISTING: listing, TRANSFORMERS: transformers_mae}
