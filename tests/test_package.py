@@ -3,11 +3,15 @@
 import os
 import subprocess
 import sys
+import tomllib
 import venv
 import zipfile
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from crate_mae.errors import missing_extra
 
@@ -19,6 +23,21 @@ def test_a_missing_extra_is_named_in_one_sentence() -> None:
     assert str(missing_extra("--tensorboard", "tensorboard")) == (
         "--tensorboard needs packages that are not installed; pip install 'crate-mae[tensorboard]' brings them."
     )
+
+
+def test_the_pinned_packages_take_every_python_that_this_one_takes() -> None:
+    """One that does not sends pip through all versions of all others, for ever."""
+    pins = [line.split("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line]
+    pinned = {canonicalize_name(name) for name in pins}
+    least = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"].removeprefix(">=")
+    installed = [one for one in distributions() if canonicalize_name(one.metadata["Name"]) in pinned]
+    assert len(installed) > 50
+    refused = [
+        one.metadata["Name"]
+        for one in installed
+        if f"{least}.0" not in SpecifierSet(one.metadata.get("Requires-Python", ""))
+    ]
+    assert refused == []
 
 
 @pytest.fixture(scope="module")
