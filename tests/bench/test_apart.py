@@ -68,14 +68,7 @@ def test_only_this_project_keeps_freed_memory(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("torch.set_num_threads", lambda _: None)
     for name in (OURS, LISTING):
         answers = io.StringIO()
-        asked = {
-            "task": "training",
-            "name": name,
-            "config": CONFIG.to_dict(),
-            "batch": 2,
-            "mask_ratio": 0.5,
-            "threads": 1,
-        }
+        asked = {"task": "training", "name": name, "threads": 1, **Work(CONFIG, 2, 0.5).to_dict()}
         apart.serve(asked, io.StringIO("\n\n"), answers)
         assert answers.getvalue() == 3 * "done\n"
     assert kept == [OURS]

@@ -124,13 +124,13 @@ def test_peak_memory_by_hand() -> None:
 def test_memory(no_transformers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """One contestant in a process of its own, which finds what this one finds."""
     work = Work(CONFIG, 2)
-    apart = memory.in_a_process_of_its_own(OURS, CONFIG, 2)
+    apart = memory.in_a_process_of_its_own(OURS, work)
     here = memory.peak(contestants.ours(work))
     assert apart.above == pytest.approx(here.above, rel=0.02)
     sizes = [parameter.numel() for parameter in work.model().parameters()]
     assert apart.state == 16 * sum(sizes) + 4 * len(sizes)  # and each parameter's count of steps
     monkeypatch.setattr(
-        memory, "in_a_process_of_its_own", lambda name, config, batch: memory.peak(contestants.TRAINEES[name](work))
+        memory, "in_a_process_of_its_own", lambda name, work: memory.peak(contestants.TRAINEES[name](work))
     )
     row, missing = memory.rows(memory.Sizes(CONFIG, (2,)), quiet())
     check([row], 1)

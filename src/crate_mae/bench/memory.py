@@ -4,7 +4,7 @@ What counts is the most bytes that live at once in torch's allocator during a st
 profiler reports every block that is taken and given back, those within a kernel too. Weights, gradients and Adam's
 state are there before the step (gradients are set to zero, not let go), so all that is counted comes on top of them.
 This number is the same each time. The process's resident peak stands beside it: it has what torch's allocator does not
-see, such as the buffers of the matrix products, but also what an earlier step left behind.
+see, such as the buffers of the matrix products, and is less steady.
 """
 
 import json
@@ -62,13 +62,14 @@ class Peak:
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
     names = installed(TRAINEES)
     for batch in sizes.batches:
+        work = Work(sizes.config, batch)
         peaks: dict[str, Peak] = {}
         with progress(f"memory, batch {batch}", len(names), console) as advance:
             for name in names:
-                peaks[name] = in_a_process_of_its_own(name, sizes.config, batch)
+                peaks[name] = in_a_process_of_its_own(name, work)
                 advance(name)
         for other, goal in ((LISTING, at_most(0.55)), (TRANSFORMERS, None)):
-            what = f"peak memory of a training step, {Work(sizes.config, batch)}"
+            what = f"peak memory of a training step, {work}"
             if other not in peaks:
                 yield Row(what, other, None, note=MISSING)
                 continue
@@ -117,14 +118,14 @@ def resident_peak() -> int:
     return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
-def in_a_process_of_its_own(name: str, config: ModelConfig, batch: int) -> Peak:
+def in_a_process_of_its_own(name: str, work: Work) -> Peak:
     """``peak`` in a fresh interpreter with as many threads."""
-    asked = {"name": name, "threads": torch.get_num_threads(), **Work(config, batch).to_dict()}
+    asked = {"name": name, "threads": torch.get_num_threads(), **work.to_dict()}
     command = [sys.executable, "-m", __name__, json.dumps(asked)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         said = done.stderr.splitlines() or [f"it ended with code {done.returncode}, perhaps for want of memory"]
-        raise UserError(f"the memory of {name} at batch {batch} could not be measured: {said[-1]}")
+        raise UserError(f"the memory of {name} at batch {work.batch} could not be measured: {said[-1]}")
     return Peak(**json.loads(done.stdout.splitlines()[-1]))
 
 
