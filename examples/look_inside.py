@@ -16,7 +16,7 @@ import crate_mae
 from crate_mae.analysis.attention import attention_maps
 from crate_mae.analysis.layerwise import layer_curves
 from crate_mae.analysis.undoing import undoing
-from crate_mae.data.datasets import open_dataset
+from crate_mae.data.open import open_dataset
 
 matplotlib.use("Agg")  # a notebook leaves this out
 import matplotlib.pyplot as plt

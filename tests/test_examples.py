@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tests.conftest import small_model
-from tests.models.recorded import recorded
+from tests.hub.recorded import recorded
 
 ROOT = Path(__file__).parents[1]
 

@@ -9,17 +9,19 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "crate_mae"
 ORDER = [  # each may import those before it
-    ["attention", "errors", "memory", "progress", "report", "vision", "figures"],
+    ["allocator", "errors", "figures", "mssa_cpu", "progress", "torchvision_fix"],
     ["operators", "tokens", "device"],
-    ["images", "theory"],
-    ["models", "regions"],
-    ["data", "estimator", "export"],
-    ["analysis"],
+    ["image_io", "theory"],
+    ["models", "mask_regions"],
+    ["data", "export"],
+    ["analysis", "features"],
+    ["complete", "evaluation"],
     ["training"],
-    ["recipes"],
-    ["bench", "completing", "demo", "inspection", "reproduce", "web"],
+    ["hub", "planning", "recipes"],
+    ["bench", "reports", "reproduce", "web"],
     ["cli"],
 ]
+WHEN_CALLED = {("models", "hub")}  # push_to_hub writes a card, which may tell of a run; models know no runs
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 
 
@@ -40,6 +42,8 @@ def test_a_module_imports_only_what_lies_below_it(path: Path) -> None:
     if subject in ("__init__", "__main__"):
         return
     for name in imported(path) - {subject}:
+        if (subject, name) in WHEN_CALLED:
+            continue
         assert LEVEL[name] < LEVEL[subject], f"{subject} imports {name}"
 
 

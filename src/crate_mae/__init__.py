@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     __version__: str
     from crate_mae.errors import UserError as UserError
-    from crate_mae.estimator import CrateFeatures as CrateFeatures
+    from crate_mae.features.scikit_learn import CrateFeatures as CrateFeatures
     from crate_mae.models.autoencoder import Completion as Completion
     from crate_mae.models.autoencoder import MaskedAutoencoder as MaskedAutoencoder
     from crate_mae.models.classifier import Classifier as Classifier
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Classifier": "models.classifier",
     "Completion": "models.autoencoder",
-    "CrateFeatures": "estimator",
+    "CrateFeatures": "features.scikit_learn",
     "ImageEncoder": "models.image_model",
     "ImageModel": "models.image_model",
     "MaskedAutoencoder": "models.autoencoder",

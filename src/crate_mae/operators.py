@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from crate_mae.attention import OneMatrixAttention, suits
+from crate_mae.mssa_cpu import OneMatrixAttention, suits
 
 # --- MSSA: compress towards the subspaces ---------------------------------------------------------------------------
 

@@ -35,9 +35,9 @@ from crate_mae.bench.contestants import LISTING, OURS, TRANSFORMERS, Trainee, Wo
 from crate_mae.bench.harness import Laps, Run
 from crate_mae.bench.machine import SGEMM, Sgemm
 from crate_mae.bench.table import Row
-from crate_mae.cli import measuring
+from crate_mae.cli.bench import bench as bench_verb
+from crate_mae.evaluation.linear_probe import STRENGTHS
 from crate_mae.theory.rates import project
-from crate_mae.training.probe import STRENGTHS
 from tests.bench.tiny import CONFIG
 
 
@@ -258,7 +258,7 @@ def test_what_is_written(tmp_path: Path) -> None:
 
 
 def test_rows_by_name() -> None:
-    assert f"alone: {', '.join(command.GROUPS)}." in " ".join(measuring.bench.__doc__.split())
+    assert f"alone: {', '.join(command.GROUPS)}." in " ".join(bench_verb.__doc__.split())
     explained = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
     assert all(f"| `{name}` |" in explained for name in command.GROUPS)
     assert list(command.chosen(("start", "base"))) == ["start", "base"]

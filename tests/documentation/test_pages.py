@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from crate_mae.cli import main
-from crate_mae.training.run import Run
+from crate_mae.training.run_folder import Run
 from tests.documentation.pages import PAGES, ROOT, Block, blocks, commands, name, ours, outputs, spans
 from tests.documentation.reading import mentioned, read
 from tests.documentation.world import EVERY, READ, shortened, shortened_python, world

@@ -9,7 +9,7 @@ from crate_mae import recipes
 from crate_mae.analysis.quantities import QUANTITIES
 from crate_mae.cli import main
 from crate_mae.theory.checks import ALL
-from tests.datasets.conftest import write
+from tests.data.conftest import write
 from tests.documentation.pages import PAGES, ROOT, name
 
 DOCS = ROOT / "docs"

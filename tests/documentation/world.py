@@ -16,12 +16,12 @@ from sklearn.datasets import load_sample_image
 import crate_mae
 from crate_mae import Classifier
 from crate_mae.data import named
-from crate_mae.data.datasets import open_dataset
 from crate_mae.data.digits import Digits, split_digits
+from crate_mae.data.open import open_dataset
 from crate_mae.models.layouts import mae_pairs
-from tests.inspection.test_measure import for_digits
-from tests.models.fake_hub import FakeHub, as_the_hub
-from tests.models.recorded import recorded
+from tests.hub.fake_hub import FakeHub, as_the_hub
+from tests.hub.recorded import recorded
+from tests.reports.test_inspect_measurements import for_digits
 
 SHORT = {
     "pretrain": "steps=2 batch=4 evaluation_images=8 pictures=2 model.dim=12 model.heads=2 model.depth=1",

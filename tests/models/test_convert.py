@@ -16,7 +16,7 @@ from crate_mae.tokens import sine_cosine_table
 from tests.conftest import SHARED, small_model
 from tests.models import official_reference
 
-OWN = Path(__file__).parents[1] / "data" / "official_tiny.safetensors"
+OWN = Path(__file__).parents[1] / "fixtures" / "official_tiny.safetensors"
 GOLDEN = SHARED / "golden" / "official_crate_mae_tiny.safetensors"
 close = {"rtol": 1e-5, "atol": 1e-5}
 
@@ -278,7 +278,7 @@ def test_image_size_names_an_oblong_or_interpolates() -> None:
 
 @pytest.fixture(scope="module")
 def transformers() -> Any:
-    import crate_mae.vision  # noqa: F401 (torchvision first: transformers can't import it by itself here)
+    import crate_mae.torchvision_fix  # noqa: F401 (torchvision first: transformers can't import it by itself here)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -14,10 +14,11 @@ from rich.console import Console
 from crate_mae import figures
 from crate_mae.data import named
 from crate_mae.data.digits import Digits, split_digits
+from crate_mae.evaluation import probe_model
 from crate_mae.reproduce import command, tasks
 from crate_mae.reproduce.command import run
 from crate_mae.reproduce.tasks import Place
-from crate_mae.training import launch, probing
+from crate_mae.training import launch
 from tests.reproduce.tiny import tiny
 
 
@@ -33,7 +34,7 @@ def without_pictures_of_runs(patch: pytest.MonkeyPatch) -> None:
     """Runs and probes draw curves that have tests of their own: here they would take most of the time."""
     nothing = SimpleNamespace(save=lambda *_: None, strengths=lambda *_: None, probe_by_layer=lambda *_: None)
     patch.setattr(launch, "draw_curves", lambda *_: None)
-    patch.setattr(probing, "figures", nothing)
+    patch.setattr(probe_model, "figures", nothing)
 
 
 def fewer_pictures(patch: pytest.MonkeyPatch) -> None:
@@ -56,7 +57,7 @@ def few_digits(patch: pytest.MonkeyPatch) -> None:
 
 def quick_probes(patch: pytest.MonkeyPatch) -> None:
     """Two values of C, not six."""
-    patch.setattr(probing, "linear_probe", partial(probing.linear_probe, strengths=(1.0, 100.0)))
+    patch.setattr(probe_model, "linear_probe", partial(probe_model.linear_probe, strengths=(1.0, 100.0)))
 
 
 def count_trainings(patch: pytest.MonkeyPatch) -> list[str]:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 import crate_mae
 from crate_mae.cli import main
-from crate_mae.data.datasets import open_dataset
+from crate_mae.data.open import open_dataset
 from crate_mae.errors import UserError
 from crate_mae.reproduce import tasks
 from crate_mae.reproduce.command import run

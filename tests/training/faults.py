@@ -12,10 +12,10 @@ from typing import Any
 from torch import Tensor
 
 from crate_mae.models.image_model import ImageModel
-from crate_mae.training import checkpoint, loop
+from crate_mae.training import loop, training_state
 from crate_mae.training.loop import take_step
 from crate_mae.training.objectives import Completing
-from crate_mae.training.run import Run
+from crate_mae.training.run_folder import Run
 
 
 def _at_call(owner: Any, name: str, number: int, change: Callable[..., Any]) -> None:
@@ -47,15 +47,15 @@ def _no_file_above(size: int) -> Callable[..., Any]:
 
 
 def no_room_for_weights() -> None:
-    _at_call(checkpoint, "write_checkpoint", 2, _no_file_above(20_000))
+    _at_call(training_state, "write_checkpoint", 2, _no_file_above(20_000))
 
 
 def no_room_for_moments() -> None:
-    _at_call(checkpoint.dcp, "save", 2, _no_file_above(20_000))
+    _at_call(training_state.dcp, "save", 2, _no_file_above(20_000))
 
 
 def no_room_for_state() -> None:
-    _at_call(checkpoint, "write_checkpoint", 2, _then_no_file_above(0))
+    _at_call(training_state, "write_checkpoint", 2, _then_no_file_above(0))
 
 
 def _then_no_file_above(size: int) -> Callable[..., Any]:

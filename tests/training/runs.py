@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.distributed.checkpoint import FileSystemReader
 
-from crate_mae.training.checkpoint import checkpoints_in
+from crate_mae.training.training_state import checkpoints_in
 
 TIMES = ("images_per_second", "seconds")
 SMALL = {

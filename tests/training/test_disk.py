@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import crate_mae
-from crate_mae.training.checkpoint import checkpoints_in
+from crate_mae.training.training_state import checkpoints_in
 from tests.training import faults
 from tests.training.processes import finish
 from tests.training.runs import assert_same, moments, words

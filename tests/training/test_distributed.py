@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from crate_mae.training.checkpoint import checkpoints_in
 from crate_mae.training.distributed import Processes
+from crate_mae.training.training_state import checkpoints_in
 from tests.training import together
 from tests.training.faults import loss_of_one_process_is_not_finite, no_room_for_weights, samples_are_noted
 from tests.training.processes import Cold, finish, finish_group, free_port, start, start_group, until

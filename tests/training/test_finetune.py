@@ -11,8 +11,8 @@ from rich.console import Console
 
 import crate_mae
 from crate_mae.cli import main
-from crate_mae.data.datasets import open_dataset
 from crate_mae.data.loader import training_batches
+from crate_mae.data.open import open_dataset
 from crate_mae.data.source import Pictures
 from crate_mae.errors import UserError
 from crate_mae.models.classifier import Classifier
@@ -22,7 +22,7 @@ from crate_mae.training.finetune import finetuning, starting_model
 from crate_mae.training.launch import launch
 from crate_mae.training.loop import Job
 from tests.conftest import small_model
-from tests.datasets.conftest import picture, write
+from tests.data.conftest import picture, write
 
 ALONE = Processes(0, 1, torch.device("cpu"))
 NAMES = ("cat", "dog", "emu")

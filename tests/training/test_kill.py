@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from crate_mae.training.checkpoint import checkpoints_in
+from crate_mae.training.training_state import checkpoints_in
 from tests.training.faults import a_step_takes_an_hour
 from tests.training.processes import Cold, finish, start, until
 from tests.training.runs import assert_same, metrics, weights, words

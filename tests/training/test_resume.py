@@ -10,7 +10,7 @@ import pytest
 
 import crate_mae
 from crate_mae.cli import main
-from crate_mae.training.checkpoint import checkpoints_in
+from crate_mae.training.training_state import checkpoints_in
 from tests.training import faults
 from tests.training.processes import finish, start, until
 from tests.training.runs import assert_same, metrics, words

@@ -21,7 +21,7 @@ from crate_mae.web.limits import Limits
 from crate_mae.web.samples import samples
 from crate_mae.web.server import create_app
 from crate_mae.web.views import Served
-from tests.inspection.test_measure import for_digits
+from tests.reports.test_inspect_measurements import for_digits
 
 
 def shaken(name: str) -> MaskedAutoencoder:

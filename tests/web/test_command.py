@@ -15,10 +15,10 @@ import pytest
 import torch
 
 from crate_mae import ImageEncoder, MaskedAutoencoder, recipes
-from crate_mae.cli import main, serving
+from crate_mae.cli import explore, main
 from crate_mae.web import command
 from crate_mae.web.command import address_of, bind, hosts_of, load_served
-from tests.inspection.test_measure import for_digits
+from tests.reports.test_inspect_measurements import for_digits
 from tests.web.conftest import CLIENT, photo, png
 
 CPU = torch.device("cpu")
@@ -114,7 +114,7 @@ def test_a_wrong_start_gets_one_sentence(tmp_path: Path, capsys: pytest.CaptureF
 def test_without_the_extra_it_says_which_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(serving, "find_spec", lambda name: None)
+    monkeypatch.setattr(explore, "find_spec", lambda name: None)
     with pytest.raises(SystemExit) as stop:
         main(["serve", "runs/demo"])
     assert stop.value.code == 2

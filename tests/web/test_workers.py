@@ -15,7 +15,7 @@ from crate_mae.web.deadline import Deadline, Overdue, watch
 from crate_mae.web.limits import Limits, Refusal
 from crate_mae.web.uploads import Watched
 from crate_mae.web.workers import Workers
-from tests.inspection.test_measure import for_digits
+from tests.reports.test_inspect_measurements import for_digits
 from tests.web.conftest import CLIENT, app_of, serving
 
 

@@ -13,10 +13,10 @@ from typing import IO, Any, Literal
 import torch
 from rich.console import Console
 
+from crate_mae.allocator import freed_memory_kept
 from crate_mae.bench.contestants import ENCODERS, OURS, TRAINEES, Work
 from crate_mae.bench.harness import Laps, Run, race
 from crate_mae.errors import UserError
-from crate_mae.memory import freed_memory_kept
 
 Task = Literal["training", "encoding"]
 TASKS: Mapping[Task, Mapping[str, Callable[[Work], Run]]] = {"training": TRAINEES, "encoding": ENCODERS}

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from crate_mae import vision  # noqa: F401  before transformers
+from crate_mae import torchvision_fix  # noqa: F401  before transformers
 from crate_mae.bench.listing import listing_of
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.zoo import model_config
+from crate_mae.planning.cost import Pass
 from crate_mae.tokens import random_mask
-from crate_mae.training.cost import Pass
 from crate_mae.training.objectives import Completing
 from crate_mae.training.optim import adamw
 

@@ -11,7 +11,7 @@ from crate_mae.bench.machine import SGEMM, sgemm
 from crate_mae.bench.steps import share
 from crate_mae.bench.table import Row, at_least
 from crate_mae.models.config import ModelConfig
-from crate_mae.training.cost import Layers
+from crate_mae.planning.cost import Layers
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch
 
 from crate_mae import __version__
 from crate_mae.data.checking import processors
-from crate_mae.training.run import commit
+from crate_mae.training.run_folder import commit
 
 SIDES = (1024, 2048, 3072)
 """Square products that are tried; the best one is the machine's rate."""

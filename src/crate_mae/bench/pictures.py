@@ -18,13 +18,13 @@ from PIL import Image
 from rich.console import Console
 from torch import Tensor
 
+from crate_mae.allocator import freed_memory_kept
 from crate_mae.bench.harness import Run, race
 from crate_mae.bench.table import Row, at_least
 from crate_mae.data.folders import Folder
 from crate_mae.data.loader import Samples, training_batches
 from crate_mae.data.source import ImageSource
 from crate_mae.data.transforms import Augmentation, Transform
-from crate_mae.memory import freed_memory_kept
 from crate_mae.models.config import IMAGENET_MEAN, IMAGENET_STD
 
 PIPELINE, DECODING = "pipeline", "decoding alone"

@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 
 from crate_mae.bench.harness import race
 from crate_mae.bench.table import Row, at_most
-from crate_mae.training.logistic import MAX_ITER, TOL, logistic_path
-from crate_mae.training.probe import STRENGTHS
+from crate_mae.evaluation.linear_probe import STRENGTHS
+from crate_mae.evaluation.logistic_path import MAX_ITER, TOL, logistic_path
 
 APART = 0.1
 """Points by which accuracies may differ; a faster fit of something else is no result."""

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from crate_mae.allocator import freed_memory_kept
 from crate_mae.bench.contestants import CPU_SIZED, Work
 from crate_mae.bench.harness import Laps
 from crate_mae.bench.table import Row, at_least
 from crate_mae.errors import UserError
-from crate_mae.memory import freed_memory_kept
 from crate_mae.models.config import ModelConfig
 from crate_mae.progress import progress
 from crate_mae.training.distributed import join, joined

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from rich.console import Console
 from torch.profiler import ProfilerActivity, profile
 
+from crate_mae.allocator import freed_memory_kept
 from crate_mae.bench.contestants import BASE, CPU_SIZED, SHALLOW, Trainee, Work, ours
 from crate_mae.bench.harness import Spread
 from crate_mae.bench.table import Row
-from crate_mae.memory import freed_memory_kept
 from crate_mae.models.config import ModelConfig
 from crate_mae.progress import progress
 

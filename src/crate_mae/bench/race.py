@@ -19,16 +19,16 @@ from crate_mae.bench.contestants import MISSING, OURS, TRANSFORMERS, he_mae, ins
 from crate_mae.bench.harness import Spread
 from crate_mae.bench.steps import OWN_VIT, VISIBLE
 from crate_mae.bench.table import Row
-from crate_mae.data.datasets import open_dataset
 from crate_mae.data.loader import Samples, evaluation_batches, training_batches
+from crate_mae.data.open import open_dataset
 from crate_mae.data.transforms import Augmentation
 from crate_mae.errors import UserError
+from crate_mae.evaluation.knn import quick_probe
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.zoo import model_config
 from crate_mae.progress import progress
 from crate_mae.training.evaluators import as_evaluated, some
-from crate_mae.training.neighbours import quick_probe
 from crate_mae.training.optim import adamw, cosine_schedule, set_learning_rate
 
 RATE, DECAY, CLIP = 1e-3, 0.05, 1.0

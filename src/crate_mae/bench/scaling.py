@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 
+from crate_mae.allocator import freed_memory_kept
 from crate_mae.bench.contestants import Work, ours
 from crate_mae.bench.harness import Run, Spread, race
 from crate_mae.bench.table import Row, at_most
-from crate_mae.memory import freed_memory_kept
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.zoo import model_config
 

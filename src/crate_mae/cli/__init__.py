@@ -10,13 +10,14 @@ from typing import Annotated, Any, Union
 
 import tyro
 
+from crate_mae.cli.apply import complete, embed
+from crate_mae.cli.bench import bench
 from crate_mae.cli.data import data_check, data_pack
-from crate_mae.cli.looking import convert, demo, inspect, models, reproduce, theory
-from crate_mae.cli.measuring import bench, evaluate, predict, probe
-from crate_mae.cli.serving import serve
-from crate_mae.cli.sharing import push
-from crate_mae.cli.training import finetune, plan, pretrain
-from crate_mae.cli.using import complete, embed, export
+from crate_mae.cli.evaluate import evaluate, predict, probe
+from crate_mae.cli.explore import demo, inspect, serve
+from crate_mae.cli.models import convert, export, models, push
+from crate_mae.cli.paper import reproduce, theory
+from crate_mae.cli.train import finetune, plan, pretrain
 from crate_mae.errors import UserError
 
 VERBS: dict[str, Callable[..., None]] = {

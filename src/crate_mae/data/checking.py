@@ -7,10 +7,10 @@ from pathlib import Path
 from rich.console import Console
 from torch.utils.data import Dataset
 
-from crate_mae.data.datasets import find_splits
-from crate_mae.data.readers import read
-from crate_mae.data.reading import in_turn
+from crate_mae.data.open import find_splits
+from crate_mae.data.sequential import in_turn
 from crate_mae.data.source import ImageSource
+from crate_mae.data.workers import read
 from crate_mae.errors import UserError
 from crate_mae.progress import progress
 

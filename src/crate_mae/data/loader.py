@@ -10,9 +10,9 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
-from crate_mae.data.readers import read
 from crate_mae.data.source import ImageSource
 from crate_mae.data.transforms import Transform, sample_generator
+from crate_mae.data.workers import read
 from crate_mae.errors import UserError
 from crate_mae.tokens import random_mask
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
 
-from crate_mae.data.digits import split_digits
 from crate_mae.data.folders import printable
 from crate_mae.data.source import ImageSource, Pictures, file_stamp
 from crate_mae.errors import UserError
@@ -60,8 +61,12 @@ class Files(ImageSource):
 
 
 def _digits(root: Path, split: Split, download: bool) -> ImageSource:
-    digits = split_digits(seed=0)
-    images, labels = (digits.train, digits.train_labels) if split == "train" else (digits.test, digits.test_labels)
+    """scikit-learn's handwritten digits, 8 x 8, gray in steps of 1/16: three quarters for training, stratified."""
+    values, digits = load_digits(return_X_y=True)
+    parts = train_test_split(
+        (values / 16).astype(np.float32).reshape(-1, 8, 8), digits, test_size=0.25, random_state=0, stratify=digits
+    )
+    images, labels = parts[0::2] if split == "train" else parts[1::2]
     return Pictures(f"digits/{split}", (images * 255).round().astype(np.uint8), labels, [str(n) for n in range(10)])
 
 
@@ -101,7 +106,7 @@ def _imagenet(root: Path, split: Split, download: bool) -> ImageSource:
 
 
 def _torchvision(class_name: str, root: Path, **options: Any) -> Any:
-    from crate_mae.vision import torchvision
+    from crate_mae.torchvision_fix import torchvision
 
     return getattr(torchvision.datasets, class_name)(str(root), **options)
 

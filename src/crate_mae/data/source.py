@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int
 from PIL import Image
 
-from crate_mae import images
+from crate_mae import image_io
 from crate_mae.errors import UserError
 
 CARVED = 0.05
@@ -64,7 +64,7 @@ class ImageSource(ABC):
             raise UserError(f"{name} can't be read ({error.strerror}).") from None
         if isinstance(stored, Image.Image):  # decoded and upright already
             return stored
-        return images.read(BytesIO(stored), name, before)
+        return image_io.read(BytesIO(stored), name, before)
 
 
 def file_stamp(path: str | Path) -> str:

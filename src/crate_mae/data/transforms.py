@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from crate_mae import images
+from crate_mae import image_io
 from crate_mae.data.randaugment import rand_augment
 from crate_mae.data.source import ImageSource
 from crate_mae.errors import UserError
@@ -56,7 +56,7 @@ class Transform(ABC):
         """
         batch = _empty(len(pictures), self.channels, *self.size)
         for pixels, place in zip(pictures, batch, strict=True):
-            images.normalise(pixels, self.mean, self.std, into=place)
+            image_io.normalise(pixels, self.mean, self.std, into=place)
         return batch
 
 
@@ -73,7 +73,7 @@ class Evaluation(Transform):
         self, source: ImageSource, index: int, generator: torch.Generator | None = None
     ) -> UInt8[Tensor, "c H W"]:
         """Nothing is drawn."""
-        return images.planes(source.read(index), self.channels, self.size)
+        return image_io.planes(source.read(index), self.channels, self.size)
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Augmentation(Transform):
             if shrink >= 2:  # a JPEG decodes at a half, a quarter or an eighth for less
                 opened.draft(None, (math.ceil(opened.width / shrink), math.ceil(opened.height / shrink)))
 
-        image = images.in_mode(source.read(index, decode_no_larger_than_needed), images.MODES[self.channels])
+        image = image_io.in_mode(source.read(index, decode_no_larger_than_needed), image_io.MODES[self.channels])
         box = crop_box(image.size, self.crop_area, crop)
         if image.size != (width, height) or box != (0, 0, width, height):
             image = resized_crop(image, box, self.size)
@@ -121,7 +121,7 @@ class Augmentation(Transform):
             image = image.transpose(FLIP)
         if self.randaugment is not None:
             image = rand_augment(image, *self.randaugment, torch.Generator().manual_seed(seed))
-        return images.planes(image, self.channels, self.size)
+        return image_io.planes(image, self.channels, self.size)
 
 
 def crop_box(size: tuple[int, int], area: tuple[float, float], draws: list[float]) -> Box:
@@ -170,7 +170,7 @@ def _empty(*shape: int) -> Float[Tensor, "..."]:
 
 def _upright_size(opened: Image.Image) -> tuple[int, int]:
     try:
-        on_its_side = opened.getexif().get(images.ORIENTATION, 1) >= 5
+        on_its_side = opened.getexif().get(image_io.ORIENTATION, 1) >= 5
     except Exception:  # a damaged EXIF block; the picture is then taken as it lies
         on_its_side = False
     return opened.size[::-1] if on_its_side else opened.size

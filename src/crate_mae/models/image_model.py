@@ -10,14 +10,14 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor, nn
 
-from crate_mae import images as pictures
+from crate_mae import image_io
 from crate_mae.errors import UserError
 from crate_mae.models.checkpoint import write_checkpoint
 from crate_mae.models.config import Family, ModelConfig
 from crate_mae.models.crate import CrateDecoderBlock, CrateEncoderBlock
 from crate_mae.models.embedding import PatchEmbedding
-from crate_mae.models.hub import HubModel
 from crate_mae.models.initialise import initialise
+from crate_mae.models.pretrained import HubModel
 from crate_mae.models.stack import Block, Stack, Tokens
 from crate_mae.models.vit import ViTBlock
 from crate_mae.tokens import patchify
@@ -202,14 +202,14 @@ class ImageModel(nn.Module, HubModel, ABC):
     def preprocess(self, image: Image.Image | str | Path) -> Float[Tensor, "c H W"]:
         """A picture, or a file with one, as the model takes it: resized and normalised."""
         config = self.config
-        pixels = pictures.planes(pictures.read(image), config.channels, config.image_size)
-        pictures.normalise(pixels, config.mean, config.std, into=(result := torch.empty(pixels.shape)))
+        pixels = image_io.planes(image_io.read(image), config.channels, config.image_size)
+        image_io.normalise(pixels, config.mean, config.std, into=(result := torch.empty(pixels.shape)))
         return result
 
     def to_image(self, image: Tensor) -> Image.Image:
         """The inverse of ``preprocess`` but for size and rounding: one image (C, H, W) as a picture."""
-        mean, std = pictures.statistics(self.config.mean, self.config.std, image)
-        return pictures.from_tensor(image.detach() * std + mean)
+        mean, std = image_io.statistics(self.config.mean, self.config.std, image)
+        return image_io.from_tensor(image.detach() * std + mean)
 
     # --- files ---
 

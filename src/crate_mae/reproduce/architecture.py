@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from crate_mae.analysis.completion import completion_panels
+from crate_mae.analysis.completed_images import completion_panels
 from crate_mae.analysis.quantities import sparsity
 from crate_mae.analysis.undoing import undoing
 from crate_mae.data.source import Part
@@ -23,7 +23,7 @@ from crate_mae.reproduce.drawing import (
     trained,
 )
 from crate_mae.reproduce.models import Scale, title
-from crate_mae.reproduce.table import Cell
+from crate_mae.reproduce.table_layout import Cell
 from crate_mae.reproduce.tasks import Place
 from crate_mae.theory import mixture
 from crate_mae.theory.checks import equivalence

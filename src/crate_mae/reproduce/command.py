@@ -13,13 +13,13 @@ from crate_mae.device import pick_device
 from crate_mae.errors import UserError
 from crate_mae.figures.comparison import comparison
 from crate_mae.reproduce.drawing import Drawing, Made
-from crate_mae.reproduce.figures import FIGURES
 from crate_mae.reproduce.launching import command
 from crate_mae.reproduce.paper import ITEMS
+from crate_mae.reproduce.paper_figures import FIGURES
+from crate_mae.reproduce.paper_tables import TABLES, Plan
 from crate_mae.reproduce.sweep import carry_out, open_tasks
-from crate_mae.reproduce.tables import TABLES, Plan
 from crate_mae.reproduce.tasks import Finetuned, Place, Pretrained, Task
-from crate_mae.training.run import commit
+from crate_mae.training.run_folder import commit
 
 ALL, LIST = "all", "list"
 WIDTH = 170

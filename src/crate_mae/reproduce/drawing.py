@@ -8,8 +8,8 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from crate_mae.data.datasets import open_dataset
 from crate_mae.data.loader import evaluation_batches
+from crate_mae.data.open import open_dataset
 from crate_mae.data.source import ImageSource, Part
 from crate_mae.data.transforms import sample_generator
 from crate_mae.device import pick_device
@@ -17,7 +17,7 @@ from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.zoo import load_autoencoder
 from crate_mae.reproduce import paper
 from crate_mae.reproduce.models import Model, Scale, Variant
-from crate_mae.reproduce.table import MISSING, Cell, Table
+from crate_mae.reproduce.table_layout import MISSING, Cell, Table
 from crate_mae.reproduce.tasks import Place, Pretrained
 from crate_mae.training.evaluators import as_evaluated
 

@@ -13,20 +13,20 @@ from typing import Any
 
 from rich.console import Console
 
-from crate_mae.data.datasets import find_splits, open_dataset
 from crate_mae.data.named import NAMED, Split
+from crate_mae.data.open import find_splits, open_dataset
 from crate_mae.device import Device, pick_device
 from crate_mae.errors import UserError
+from crate_mae.evaluation.probe_model import run as probe
+from crate_mae.features.extraction import Reader
 from crate_mae.models.zoo import load, load_autoencoder
 from crate_mae.reproduce.launching import train
 from crate_mae.reproduce.models import Model, Scale
-from crate_mae.training.checkpoint import PREFIX, checkpoints_in
 from crate_mae.training.config import FinetuneConfig, PretrainConfig, RunConfig
 from crate_mae.training.distributed import Processes
 from crate_mae.training.evaluators import Accuracy, Reconstruction, as_evaluated
-from crate_mae.training.features import Reader
-from crate_mae.training.probing import run as probe
-from crate_mae.training.run import Run
+from crate_mae.training.run_folder import Run
+from crate_mae.training.training_state import PREFIX, checkpoints_in
 
 QUIET = Console(quiet=True)
 HOW_IT_IS_RUN = {

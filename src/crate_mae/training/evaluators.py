@@ -11,10 +11,10 @@ from torch import Tensor
 from crate_mae.data.loader import Batch, Samples, evaluation_batches
 from crate_mae.data.source import ImageSource, Part
 from crate_mae.data.transforms import Evaluation
+from crate_mae.evaluation.knn import nearest_neighbours, quick_probe
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.image_model import ImageModel
 from crate_mae.training.distributed import Processes
-from crate_mae.training.neighbours import nearest_neighbours, quick_probe
 
 BATCH = 128
 

@@ -9,17 +9,17 @@ from pathlib import Path
 from rich.console import Console
 
 from crate_mae import figures
-from crate_mae.data.datasets import open_dataset
+from crate_mae.allocator import freed_memory_kept
 from crate_mae.data.loader import Samples
+from crate_mae.data.open import open_dataset
 from crate_mae.data.source import ImageSource
 from crate_mae.data.transforms import Augmentation
 from crate_mae.device import Device
-from crate_mae.memory import freed_memory_kept
 from crate_mae.models.config import ModelConfig
 from crate_mae.training.config import Config, RunConfig
 from crate_mae.training.distributed import Processes, joined
 from crate_mae.training.loop import Job, Outcome, train
-from crate_mae.training.run import Run
+from crate_mae.training.run_folder import Run
 
 Prepare = Callable[[Config, ImageSource, ImageSource, Processes], Job]
 """From a configuration, training and validation images to a job."""

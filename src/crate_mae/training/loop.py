@@ -17,15 +17,15 @@ from crate_mae.data.transforms import sample_generator
 from crate_mae.errors import UserError
 from crate_mae.models.image_model import ImageModel
 from crate_mae.progress import progress
-from crate_mae.training import checkpoint
-from crate_mae.training.checkpoint import State, checkpoints_in
+from crate_mae.training import training_state
 from crate_mae.training.config import RunConfig
 from crate_mae.training.distributed import Processes, join, part_of_a_step, whole
 from crate_mae.training.interruption import interruption
 from crate_mae.training.objectives import Objective
 from crate_mae.training.optim import adamw, cosine_schedule, set_learning_rate
-from crate_mae.training.run import Run
+from crate_mae.training.run_folder import Run
 from crate_mae.training.tensorboard import Board
+from crate_mae.training.training_state import State, checkpoints_in
 
 Evaluator = Callable[[ImageModel], Iterator[tuple[str, float]]]
 """From a model to (name, value): the loop knows nothing else about it. All processes call it together."""
@@ -113,7 +113,7 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
             if due:
                 watch.settle()
                 state = watch.state(done)
-                checkpoint.save(run.checkpoints, model, optimiser, state, config.keep, processes)
+                training_state.save(run.checkpoints, model, optimiser, state, config.keep, processes)
                 saved = done
             advance(watch.words)
             if asked and not last:
@@ -127,10 +127,10 @@ def resume(
     """The state of the newest checkpoint that can be read, and model and optimiser with it; a new one without any."""
     processes.wait()
     if processes.is_main:
-        checkpoint.clean(run.checkpoints)
+        training_state.clean(run.checkpoints)
     for path in reversed(checkpoints_in(run.checkpoints)):
         try:
-            state = checkpoint.restore(path, model, optimiser, processes)
+            state = training_state.restore(path, model, optimiser, processes)
         except UserError as error:
             console.print(f"{error} Going on from the one before it.", highlight=False, soft_wrap=True)
             continue

@@ -8,7 +8,7 @@ import torch
 from matplotlib.figure import Figure
 
 from crate_mae import figures
-from crate_mae.analysis.completion import completion_panels
+from crate_mae.analysis.completed_images import completion_panels
 from crate_mae.data.loader import Samples, evaluation_batches
 from crate_mae.data.source import ImageSource
 from crate_mae.models.autoencoder import MaskedAutoencoder

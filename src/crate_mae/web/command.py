@@ -12,7 +12,7 @@ import torch
 import uvicorn
 from rich.console import Console
 
-from crate_mae import images
+from crate_mae import image_io
 from crate_mae.errors import UserError
 from crate_mae.models.zoo import load_autoencoder
 from crate_mae.web.guard import Hosts
@@ -68,7 +68,7 @@ def load_served(checkpoints: Sequence[Path], device: torch.device) -> list[Serve
     """The models, checked: pictures fit them, and one mask fits all of them."""
     served = [Served(name_of(path), load_autoencoder(path).to(device).eval()) for path in checkpoints]
     for one in served:
-        if one.model.config.channels not in images.MODES:
+        if one.model.config.channels not in image_io.MODES:
             raise UserError(
                 f"{one.name} takes images of {one.model.config.channels} channels, which no picture has; "
                 "serve a model of 1, 3 or 4."

@@ -7,7 +7,7 @@ from functools import partial
 from PIL import Image, ImageDraw, ImageOps
 from sklearn.datasets import load_sample_image
 
-from crate_mae.data.datasets import open_dataset
+from crate_mae.data.open import open_dataset
 from crate_mae.models.config import ModelConfig
 
 DIGITS = 32

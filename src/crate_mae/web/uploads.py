@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from crate_mae import images
+from crate_mae import image_io
 from crate_mae.errors import UserError
 from crate_mae.web.deadline import Deadline, Overdue
 from crate_mae.web.limits import MILLION, Limits, Refusal
@@ -85,7 +85,7 @@ def decode(upload: bytes, limits: Limits) -> Image.Image:
     if opened.width * opened.height > limits.pixels:
         raise Refusal(413, too_many)
     try:
-        return images.read(opened, "the upload")
+        return image_io.read(opened, "the upload")
     except UserError:
         Deadline.check()  # it may be the deadline that has stopped the decoder
         raise

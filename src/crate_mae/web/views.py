@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from crate_mae.analysis.attention import Convention, attention_maps
-from crate_mae.analysis.completion import completion_panels
+from crate_mae.analysis.completed_images import completion_panels
 from crate_mae.analysis.components import THRESHOLD, Components, components
 from crate_mae.analysis.layerwise import layer_curves
 from crate_mae.errors import UserError

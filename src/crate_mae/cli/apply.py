@@ -1,0 +1,136 @@
+"""Verbs that run a model on images: complete, embed."""
+
+import sys
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from crate_mae.cli.arguments import checked_seed
+from crate_mae.device import Device, pick_device
+from crate_mae.errors import UserError
+
+
+def complete(
+    images: tyro.conf.Positional[tuple[Path, ...]],
+    checkpoint: Path,
+    out: Path,
+    mask_ratio: float | None = None,
+    seed: int | None = None,
+    mask: Path | None = None,
+    rectangle: tuple[float, float, float, float] | None = None,
+    mask_threshold: float | None = None,
+    device: Device = "auto",
+) -> None:
+    """Mask pictures, complete them, and draw masked, completed and original side by side.
+
+    What is masked: patches drawn at random (--mask-ratio and --seed), a region that another picture marks (--mask), or
+    a rectangle (--rectangle); the same for every picture. A picture that can't be read is reported, the others are
+    completed, and the exit code is 2.
+
+    Args:
+        images: Pictures, and folders with pictures at any depth; each is resized to the model's size.
+        checkpoint: A checkpoint folder, or a run folder.
+        out: Where to write the PNG; a folder for several pictures, with a PNG for each.
+        mask_ratio: Share of the patches to mask at random; 0.75 where nothing says what to mask.
+        seed: Seed of the random mask; 0 unless given.
+        mask: A picture laid over the whole, of any size: its opaque pixels are masked where any of it is transparent,
+            else its white ones (at least half bright).
+        rectangle: LEFT TOP RIGHT BOTTOM in shares of the picture's width and height: 0.25 0.25 0.75 0.75 is the middle.
+        mask_threshold: With --mask and --rectangle: a patch is masked where this share of its area is marked; 0.5
+            unless given.
+        device: Where to compute; auto takes a GPU where there is one.
+    """
+    import torch
+    from rich.console import Console
+
+    from crate_mae import mask_regions
+    from crate_mae.complete import run
+    from crate_mae.models.zoo import load_autoencoder
+    from crate_mae.tokens import random_mask
+
+    ways = {"--mask-ratio": mask_ratio, "--mask": mask, "--rectangle": rectangle}
+    chosen = [name for name, value in ways.items() if value is not None]
+    if len(chosen) > 1:
+        raise UserError(f"{' and '.join(chosen)} each say what is masked; give one of them.")
+    if seed is not None and (mask or rectangle):
+        raise UserError(f"--seed goes with a random mask, not with {chosen[0]}.")
+    if mask_threshold is not None and not (mask or rectangle):
+        raise UserError("--mask-threshold goes with --mask and --rectangle, not with a random mask.")
+    if not images:
+        raise UserError("name at least one picture or folder.")
+    model = load_autoencoder(checkpoint).to(pick_device(device))
+    threshold = 0.5 if mask_threshold is None else mask_threshold
+    if mask:
+        covered = mask_regions.cover_by_picture(mask_regions.read_marks(mask), model.config.grid)
+        masked = mask_regions.mask_where_covered(covered, threshold)
+    elif rectangle:
+        masked = mask_regions.mask_where_covered(
+            mask_regions.cover_by_rectangle(rectangle, model.config.grid), threshold
+        )
+    else:
+        generator = torch.Generator().manual_seed(checked_seed(0 if seed is None else seed))
+        ratio = 0.75 if mask_ratio is None else mask_ratio
+        masked = random_mask(1, model.num_patches, ratio, generator)[0]
+    if not run(model, images, masked, out, Console(stderr=True)):
+        sys.exit(2)
+
+
+def embed(
+    data: tyro.conf.Positional[str],
+    checkpoint: Path,
+    out: Path,
+    split: Literal["train", "val", "test"] | None = None,
+    data_root: Path | None = None,
+    download: bool = False,
+    layer: int = -1,
+    pool: Literal["cls", "mean"] = "cls",
+    batch_size: int = 64,
+    workers: int = 0,
+    device: Device = "auto",
+) -> None:
+    """Write the features of every image of a folder to one file: path, label where there is one, feature.
+
+    Stop it at any time: the same command goes on where it stopped, and gives the same file. Images that can't be read
+    are listed and left out, and the exit code is 1.
+
+    Args:
+        data: A folder, shards, or a name (digits, cifar10, cifar100, flowers102, oxford_pets, imagenette, imagenet).
+        checkpoint: A checkpoint folder, or a run folder.
+        out: A .parquet file (columns path, label, feature) or an .npz file (arrays paths, labels, features).
+        split: Which images, where the set has several splits.
+        data_root: Where named sets are; data/ unless given.
+        download: Fetch a named set that is not there.
+        layer: 0 for the embedding, l for the output of block l, -1 for the last.
+        pool: The class token, or the mean over the patches.
+        batch_size: Images at a time.
+        workers: Processes that read images; 0 reads in the same one.
+        device: Where to compute; auto takes a GPU where there is one.
+    """
+    from rich.console import Console
+
+    from crate_mae.data.open import find_splits
+    from crate_mae.features.embed import embed
+    from crate_mae.features.extraction import Reader, Which
+    from crate_mae.models.zoo import load
+
+    for name, value, least in (("batch-size", batch_size, 1), ("workers", workers, 0)):
+        if value < least:
+            raise UserError(f"--{name} is {value}; choose a whole number from {least} up.")
+    splits = find_splits(data, data_root, download)
+    if split is None and len(splits) > 1:
+        raise UserError(f"{data} has the splits {', '.join(splits)}; choose one of them with --split.")
+    if split is not None and split not in splits:
+        raise UserError(f"{data} has no split {split}; it has {', '.join(splits)}.")
+    source = splits[next(iter(splits)) if split is None else split]()
+    model = load(checkpoint).to(pick_device(device))
+    reader = Reader(batch_size, workers, Console(stderr=True))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    written = embed(model, source, Which(layer, pool), out, reader, str(checkpoint))
+    verb = f"{out} is complete already" if written.before else f"Wrote {out}"
+    print(f"{verb}: {written.count} images, {model.config.dim} numbers each.")
+    for reason in written.bad:
+        print(f"crate-mae: note: {reason}", file=sys.stderr)
+    if written.bad:
+        print(f"crate-mae: {len(written.bad)} of {len(source)} images can't be read.", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,106 @@
+"""Verbs that show what a model does: the demo, the report on every layer, the page."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from crate_mae.cli.arguments import checked_seed
+from crate_mae.device import Device, pick_device
+from crate_mae.errors import UserError
+
+
+def demo(out: Path = Path("runs/demo"), steps: int = 1500, seed: int = 0, device: Device = "auto") -> None:
+    """Pretrain a small CRATE-MAE on scikit-learn's digits and write a report: no download, a minute or two.
+
+    Args:
+        out: Folder for the checkpoint, the pictures and report.html.
+        steps: Training steps.
+        seed: Seed of the weights, the batches, the masks and the split.
+        device: Where to compute; auto takes a GPU where there is one.
+    """
+    from rich.console import Console
+
+    from crate_mae.reports.demo import run
+
+    if steps < 1:
+        raise UserError(f"--steps is {steps}; choose a whole number from 1 up.")
+    run(out, steps, checked_seed(seed), device, Console())
+
+
+def inspect(
+    checkpoint: tyro.conf.Positional[Path],
+    data: str,
+    data_root: Path | None = None,
+    split: Literal["train", "val", "test"] = "test",
+    images: int = 256,
+    mask_ratio: float = 0.75,
+    layer: int | None = None,
+    threshold: float = 0.5,
+    seed: int = 0,
+    out: Path = Path("runs/inspect"),
+    device: Device = "auto",
+) -> None:
+    """Look inside every layer of a model: rates, sparsity, angles, subspaces, attention, components, completions.
+
+    Args:
+        checkpoint: A checkpoint folder, or a run folder.
+        data: A name (digits, cifar10, cifar100, flowers102, oxford_pets, imagenette, imagenet), a folder or shards.
+        data_root: Where named sets are; data/ unless given.
+        split: Which images.
+        images: How many of them, drawn at random.
+        mask_ratio: Share of the patches masked where the decoder is measured.
+        layer: Encoder layer of the attention maps and the components, from 1; the last but one unless given.
+        threshold: Patches below it in the first component are background; in root mean squares of that component.
+        seed: Seed of the choice of images and of the masks.
+        out: Folder for report.html, its pictures and inspect.json.
+        device: Where to compute; auto takes a GPU where there is one.
+    """
+    from rich.console import Console
+
+    from crate_mae.reports.inspect_command import run
+    from crate_mae.reports.inspect_measurements import Settings
+
+    settings = Settings(data, data_root, split, images, mask_ratio, layer, threshold, checked_seed(seed))
+    run(checkpoint, settings, out, pick_device(device), Console())
+
+
+def serve(
+    checkpoint: tyro.conf.Positional[Path],
+    second: tyro.conf.Positional[Path | None] = None,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    open: bool = False,
+    max_upload_mb: float = 10,
+    max_megapixels: float = 32,
+    max_seconds: float = 20,
+    max_waiting: int = 64,
+    workers: int = 2,
+    device: Device = "auto",
+) -> None:
+    """Open a local page: mask a picture, see it completed, and look inside every layer; one model, or two side by side.
+
+    Args:
+        checkpoint: A checkpoint folder, or a run folder.
+        second: Another one to compare with, of the same grid of patches.
+        host: Address to listen on; 0.0.0.0 lets other machines in.
+        port: Port to listen on; 0 takes any that is free.
+        open: Open the page in a browser.
+        max_upload_mb: Largest upload in MB.
+        max_megapixels: Most pixels of a picture, in millions.
+        max_seconds: Longest time for a request, waiting included.
+        max_waiting: Requests that may wait; further ones are told that the server is busy.
+        workers: Requests worked on at once; the processor's cores are shared out among them.
+        device: Where to compute; auto takes a GPU where there is one.
+    """
+    if not all(map(find_spec, ("fastapi", "uvicorn"))):
+        raise UserError("the page needs the extra web; pip install 'crate-mae[web]' brings it.")
+    from rich.console import Console
+
+    from crate_mae.web.command import run
+    from crate_mae.web.limits import MILLION, Limits
+
+    limits = Limits(max_upload_mb * MILLION, max_megapixels * MILLION, max_seconds, max_waiting, workers)
+    checkpoints = [path for path in (checkpoint, second) if path is not None]
+    run(checkpoints, limits, host, port, open, pick_device(device), Console())

@@ -1,0 +1,62 @@
+"""Verbs for the paper: its theory, its tables and figures."""
+
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from crate_mae.cli.arguments import checked_seed
+from crate_mae.device import Device
+from crate_mae.errors import UserError
+
+
+def theory(out: Path = Path("runs/theory"), seed: int = 0) -> None:
+    """Check the paper's theory claim by claim: a table, theory.json and figures, in a minute or two.
+
+    A claim that does not hold as the text states it is a finding and is printed as one.
+
+    Args:
+        out: Folder for theory.json and the figures.
+        seed: Seed of every check.
+    """
+    from rich.console import Console
+
+    from crate_mae.theory.command import run
+
+    run(out, checked_seed(seed), Console())
+
+
+def reproduce(
+    what: tyro.conf.Positional[str],
+    scale: Literal["desk", "full"] = "desk",
+    data_root: Path | None = None,
+    seeds: int = 3,
+    out: Path = Path("runs/reproduce"),
+    processes: int | None = None,
+    device: Device = "auto",
+) -> None:
+    """Make a table or a figure of the paper: its numbers and ours side by side.
+
+    What has to be trained is trained once, kept in OUT/models, and shared by all tables and figures. Stop it at any
+    time: the same command goes on from there.
+
+    Args:
+        what: table1 .. table6, figure1 .. figure11, all; or list, which names them.
+        scale: desk for small models on a CPU, full for the paper's recipe on a cluster.
+        data_root: Where cifar10, cifar100, flowers102, oxford_pets and imagenet are; digits are always there.
+        seeds: Models of each kind; mean and spread are over them.
+        out: Folder for the models and for CSV, JSON, Markdown and PNG of each item.
+        processes: Trainings side by side, of one thread each; one for each processor, or just one on a GPU.
+        device: Where to compute; auto takes a GPU where there is one.
+    """
+    from rich.console import Console
+
+    from crate_mae.reproduce.command import run
+    from crate_mae.reproduce.models import SCALES
+    from crate_mae.reproduce.tasks import Place
+
+    if seeds < 1:
+        raise UserError(f"--seeds is {seeds}; choose a whole number from 1 up.")
+    if processes is not None and processes < 1:
+        raise UserError(f"--processes is {processes}; choose a whole number from 1 up.")
+    run(what, Place(out, SCALES[scale](), data_root, device), seeds, processes, Console())

@@ -1,0 +1,166 @@
+"""Verbs that train."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from crate_mae.cli.arguments import Settings, data_settings
+from crate_mae.device import Device
+from crate_mae.errors import UserError
+
+
+def plan(
+    recipe: str,
+    set_: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="set", metavar="KEY=VALUE")] = (),
+    checkpoint: Path | None = None,
+    device: Literal["here", "a100", "h100", "rtx4090"] | None = None,
+    devices: int = 1,
+    device_memory: float | None = None,
+    device_tflops: float | None = None,
+    utilisation: float | None = None,
+    shard: bool = False,
+    json: bool = False,
+) -> None:
+    """Print the parameters, FLOPs, memory and time of a run before it is started. Nothing is trained or opened.
+
+    Args:
+        recipe: The run, a recipe of pretrain or finetune.
+        set_: A setting that replaces the recipe's; as often as needed.
+        checkpoint: finetune: the pretrained model, in place of the recipe's.
+        device: What computes. here measures this machine for half a second, and is the default where nothing is said
+            of devices; otherwise it is a100.
+        devices: How many of them.
+        device_memory: Gigabytes of each, in place of the known ones.
+        device_tflops: The most TFLOP/s of each in the run's precision, in place of the known ones.
+        utilisation: The share of these that the run reaches.
+        shard: Spread weights, gradients and moments over the devices.
+        json: Print JSON.
+    """
+    from dataclasses import asdict, replace
+    from json import dumps
+
+    from crate_mae import recipes
+    from crate_mae.planning.hardware import GB, hardware
+    from crate_mae.planning.plan import plan, table
+    from crate_mae.training.config import RunConfig, override
+
+    every: dict[str, Callable[[], RunConfig]] = {**recipes.PRETRAIN, **recipes.FINETUNE}
+    config = override(recipes.find(recipe, every), set_)
+    if checkpoint is not None:
+        if recipe in recipes.PRETRAIN:
+            raise UserError(f"--checkpoint goes with recipes of finetune; {recipe} is one of pretrain.")
+        config = override(config, [f"checkpoint={checkpoint}"])
+    if device is None and devices == 1 and device_memory is None and device_tflops is None:
+        device = "here"
+    target = hardware(device or "a100", config.precision)
+    if device is None:
+        target = replace(target, name=f"{target.name} (assumed)")
+    if device_memory is not None:
+        target = replace(target, memory=device_memory * GB)
+    if device_tflops is not None:
+        target = replace(target, flops=device_tflops * 1e12)
+    if utilisation is not None:
+        target = replace(target, utilisation=utilisation)
+    made = plan(config, target, devices, shard)
+    print(dumps(asdict(made), indent=2) if json else table(made))
+
+
+def pretrain(
+    out: Path,
+    recipe: str | None = None,
+    data: str | None = None,
+    data_root: Path | None = None,
+    download: bool = False,
+    set_: Settings = (),
+    resume: bool = False,
+    shard: bool = False,
+    tensorboard: bool = False,
+    device: Device = "auto",
+) -> None:
+    """Pretrain a masked autoencoder on images: yours, or a well-known set.
+
+    Alone, or under torchrun --nproc-per-node N -m crate_mae pretrain ... on any number of machines. Ctrl-C finishes the
+    step, saves, and prints the command that goes on.
+
+    Args:
+        out: Folder of the run.
+        recipe: The run's configuration by name: digits, cifar10_cpu, imagenette_cpu, crate_mae_base_imagenet, ..
+        data: The images instead of the recipe's: a name, a folder, or tar shards.
+        data_root: Where named sets are; data/ unless given.
+        download: Fetch a named set that is not there.
+        set_: Replace a setting of the recipe, as in --set steps=120 --set model.lambda_=0.1; may be repeated.
+        resume: Go on with the run in --out; start it where there is none yet.
+        shard: Spread weights, gradients and optimiser over the processes of torchrun (FSDP2).
+        tensorboard: Write TensorBoard files too.
+        device: Where to compute; auto takes a GPU where there is one.
+    """
+    from crate_mae.recipes import PRETRAIN, find
+    from crate_mae.training.config import PretrainConfig
+    from crate_mae.training.pretrain import pretrain as run
+    from crate_mae.training.run_folder import Run, configured
+
+    named = find(recipe, PRETRAIN) if recipe else None
+    settings = (*data_settings(data, data_root), *set_)
+    config = configured(Run(out), named, settings, PretrainConfig)
+    run(
+        config,
+        out,
+        resume=resume,
+        device=device,
+        shard=shard,
+        download=download,
+        tensorboard=tensorboard,
+    )
+
+
+def finetune(
+    out: Path,
+    recipe: str | None = None,
+    checkpoint: Path | None = None,
+    random: bool = False,
+    data: str | None = None,
+    data_root: Path | None = None,
+    download: bool = False,
+    set_: Settings = (),
+    resume: bool = False,
+    shard: bool = False,
+    tensorboard: bool = False,
+    device: Device = "auto",
+) -> None:
+    """Train a whole model to classify, from a pretrained checkpoint or from random weights.
+
+    Args:
+        out: Folder of the run.
+        recipe: The run's configuration by name: finetune_digits, finetune_cpu, finetune_cifar10, ..
+        checkpoint: The pretrained model: a checkpoint folder, or a run folder.
+        random: Start from random weights, of the checkpoint's shape where one is given, on the same protocol.
+        data: The images instead of the recipe's, with labels: a name, a folder of class folders, or tar shards.
+        data_root: Where named sets are; data/ unless given.
+        download: Fetch a named set that is not there.
+        set_: Replace a setting of the recipe, as in --set steps=120 --set mixup=0.8; may be repeated.
+        resume: Go on with the run in --out; start it where there is none yet.
+        shard: Spread weights, gradients and optimiser over the processes of torchrun (FSDP2).
+        tensorboard: Write TensorBoard files too.
+        device: Where to compute; auto takes a GPU where there is one.
+    """
+    from crate_mae.recipes import FINETUNE, find
+    from crate_mae.training.config import FinetuneConfig
+    from crate_mae.training.finetune import finetune as run
+    from crate_mae.training.run_folder import Run, configured
+
+    named = find(recipe, FINETUNE) if recipe else None
+    start = [f"checkpoint={checkpoint}"] if checkpoint else []
+    start += ["random=true"] if random else []
+    settings = (*start, *data_settings(data, data_root), *set_)
+    config = configured(Run(out), named, settings, FinetuneConfig)
+    run(
+        config,
+        out,
+        resume=resume,
+        device=device,
+        shard=shard,
+        download=download,
+        tensorboard=tensorboard,
+    )

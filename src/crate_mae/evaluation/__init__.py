@@ -1,0 +1,1 @@
+"""How good a model is: linear probe, nearest neighbours, a classifier's accuracy, predictions."""

@@ -1,0 +1,1 @@
+"""Model cards, and what a run folder says for them."""

@@ -1,0 +1,1 @@
+"""What a run will need: parameters, FLOPs, memory, time."""

@@ -1,0 +1,294 @@
+"""What a pass through a model costs, from its configuration alone: matrix products, and bytes kept for going back.
+
+Nothing is built or run here. The tests hold every number against torch's own count of the real models.
+"""
+
+from dataclasses import astuple, dataclass
+from functools import cached_property
+
+from crate_mae.models.config import ModelConfig
+from crate_mae.mssa_cpu import at_a_time, keeps_maps, suits
+from crate_mae.tokens import masked_count
+from crate_mae.training.config import Precision
+
+WORD = {"float32": 4, "bfloat16": 4, "float64": 8}
+"""Bytes of a weight, a gradient, a moment: autocast to bfloat16 leaves them in float32."""
+PRODUCT_WORD = {"float32": 4, "bfloat16": 2, "float64": 8}
+"""Bytes of a number that enters or leaves a matrix product."""
+
+
+@dataclass(frozen=True)
+class Products:
+    """Multiply-adds in the matrix products of a forward pass, by what the backward pass makes of them."""
+
+    linear: int = 0
+    """y = x W. Back: one product for the gradient of x, one for that of W."""
+    one_back: int = 0
+    """Back: one product. The embedding, before which nothing learns, and ISTA's D^T D, whose factors are one matrix."""
+    attention: int = 0
+    """softmax(Q K^T) V, two products."""
+    attention_back: int = 0
+    """Back: five, the first of which makes Q K^T again, as it was never kept; fewer where Q = K = V on a CPU."""
+
+    def __add__(self, other: "Products") -> "Products":
+        return Products(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    @property
+    def forward_flops(self) -> int:
+        """A multiply-add is two operations."""
+        return 2 * (self.linear + self.one_back + self.attention)
+
+    @property
+    def backward_flops(self) -> int:
+        """Twice the forward pass, but for ``one_back`` and attention."""
+        return 2 * (2 * self.linear + self.one_back + self.attention_back)
+
+
+@dataclass(frozen=True)
+class Layers:
+    """A stack of equal layers on its tokens."""
+
+    config: ModelConfig
+    decodes: bool
+    images: int
+    tokens: int
+    """Of one image, the class token among them."""
+
+    @property
+    def count(self) -> int:
+        return self.config.decoder_depth if self.decodes else self.config.depth
+
+    @property
+    def dim(self) -> int:
+        return self.config.decoder_dim if self.decodes else self.config.dim
+
+    @property
+    def heads(self) -> int:
+        return self.config.decoder_heads if self.decodes else self.config.heads
+
+    @property
+    def hidden(self) -> int:
+        """Width of the MLP's hidden layer."""
+        return round(self.dim * self.config.mlp_ratio)
+
+    @property
+    def rows(self) -> int:
+        """Tokens of all images."""
+        return self.images * self.tokens
+
+    @property
+    def sparsifies(self) -> bool:
+        """Whether a layer has ISTA."""
+        return self.config.family == "crate" and not self.decodes
+
+    @property
+    def folds(self) -> bool:
+        """Whether ISTA makes P = eta D^T (I - D) once and then needs one product per token: as ``operators.ista``."""
+        return self.sparsifies and self.rows > self.dim
+
+    def one_matrix(self, on_gpu: bool, precision: Precision = "float32") -> bool:
+        """Whether attention is ``attention.OneMatrixAttention``: as ``operators.attend`` has it."""
+        by_hand = self.config.family == "crate" and suits(self.tokens)
+        return by_hand and not on_gpu and precision != "bfloat16"
+
+    @property
+    def keeps_maps(self) -> bool:
+        """Whether that keeps its maps for the way back."""
+        return keeps_maps(self.images, self.heads, self.tokens)
+
+    @property
+    def maps(self) -> int:
+        """Numbers in the matrices of one layer, each of which meets each token once."""
+        d = self.dim
+        if self.config.family == "vit":
+            return 3 * d * d + d * d + 2 * d * self.hidden  # queries, keys and values; output; MLP
+        output = self.config.mssa == "tied" or self.heads > 1
+        dictionary = 2 if self.sparsifies and not self.folds else 1
+        return (1 + output + dictionary) * d * d  # subspaces; output; D or E
+
+    @property
+    def last_map(self) -> int:
+        """Numbers in the map that ends a layer, where its result is only added to the skip: nobody needs it again."""
+        if self.config.family == "vit":
+            return self.hidden * self.dim
+        output = self.config.mssa == "tied" or self.heads > 1
+        return self.dim**2 if self.decodes and output else 0
+
+    def flops_again(self) -> int:
+        """Of computing all layers a second time, each up to what its backward pass needs."""
+        return self.products().forward_flops - 2 * self.count * self.rows * self.last_map
+
+    def products(self, on_gpu: bool = False) -> Products:
+        """Of all layers."""
+        folding = self.dim**3 if self.folds else 0
+        mixing = self.images * self.tokens**2 * self.dim
+        back = 5 if not self.one_matrix(on_gpu) else 3 if self.keeps_maps else 4
+        return Products(
+            self.count * self.rows * self.maps,
+            self.count * folding,
+            self.count * 2 * mixing,
+            self.count * back * mixing,
+        )
+
+    def stream_word(self, precision: Precision, on_gpu: bool) -> int:
+        """Bytes of a number in what enters a layer's norms, as it is kept.
+
+        ISTA and E give what they compute in; a skip over the ViT's layer stays a sum in float32. A GPU's autocast makes
+        every norm in float32, from a copy where it must.
+        """
+        return PRODUCT_WORD[precision] if self.config.family == "crate" and not on_gpu else WORD[precision]
+
+    def kept(self, precision: Precision, on_gpu: bool) -> int:
+        """Bytes that one layer keeps for the backward pass.
+
+        crate, each token: what enters the two norms, and what enters U, the softmax, O and the dictionary: 6 d. What
+        ISTA gives is the next layer's input, kept a second time where that is a copy.
+        vit: the same with Q, K, V in place of U^T z, and the MLP's hidden layer before and after GELU: 8 d + 2 hidden.
+        """
+        word, stream = PRODUCT_WORD[precision], self.stream_word(precision, on_gpu)
+        if self.config.family == "vit":
+            computed = 6 * self.dim + 2 * self.hidden
+        else:
+            twice = stream != word or not self.folds  # the residual z - D z
+            computed = 4 * self.dim + (self.dim if self.sparsifies and twice else 0)
+        in_norms = 2 * self.dim * stream + 4 * WORD[precision]  # two means, two deviations
+        softmax = self.heads * WORD[precision]  # the logarithm of its sum, or the map itself, or nothing
+        if self.one_matrix(on_gpu, precision):
+            softmax *= self.tokens if self.keeps_maps else 0
+        folded = self.dim**2 * PRODUCT_WORD[precision] if self.folds else 0
+        return self.rows * (computed * word + in_norms + softmax) + folded
+
+    def entering(self, precision: Precision, on_gpu: bool) -> int:
+        """Bytes of what enters one layer: all that gradient checkpointing keeps of it."""
+        return self.rows * self.dim * self.stream_word(precision, on_gpu)
+
+    def recomputed(self, precision: Precision, on_gpu: bool) -> int:
+        """Bytes that gradient checkpointing makes anew on the way back through one layer."""
+        return self.kept(precision, on_gpu) - self.entering(precision, on_gpu)
+
+    def returning(self, precision: Precision, on_gpu: bool) -> int:
+        """Bytes of the gradients that are alive at once within one layer on the way back."""
+        width = max(4 * self.dim, self.hidden) if self.config.family == "vit" else 4 * self.dim
+        maps = 0
+        if self.one_matrix(on_gpu, precision):
+            images, heads = at_a_time(self.images, self.heads, self.tokens)
+            maps = (2 if self.keeps_maps else 3) * images * heads * self.tokens**2
+        return (self.rows * width + maps) * PRODUCT_WORD[precision]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A model at work on one part of a batch on one device: an autoencoder, or a classifier where there are classes."""
+
+    config: ModelConfig
+    images: int
+    mask_ratio: float = 0.0
+    """The autoencoder's."""
+    classes: int | None = None
+
+    @property
+    def patches_seen(self) -> int:
+        """Patches of an image that enter the encoder."""
+        patches = self.config.num_patches
+        masks = self.classes is None and self.config.encoder_sees == "visible"
+        return patches - masked_count(patches, self.mask_ratio) if masks else patches
+
+    @cached_property
+    def encoder(self) -> Layers:
+        return Layers(self.config, False, self.images, 1 + self.patches_seen)
+
+    @cached_property
+    def decoder(self) -> Layers | None:
+        if self.classes is not None:
+            return None
+        return Layers(self.config, True, self.images, 1 + self.config.num_patches)
+
+    @property
+    def stacks(self) -> list[Layers]:
+        return [self.encoder] if self.decoder is None else [self.encoder, self.decoder]
+
+    @property
+    def maps_between(self) -> bool:
+        """Whether a linear map stands between encoder and decoder."""
+        return self.decoder is not None and (self.config.decoder_map or self.config.dim != self.config.decoder_dim)
+
+    def products(self, on_gpu: bool = False) -> Products:
+        """Of the whole forward pass."""
+        c, images = self.config, self.images
+        total = sum((stack.products(on_gpu) for stack in self.stacks), Products(one_back=self._embedded * c.dim))
+        if self.maps_between:
+            total += Products(linear=self.encoder.rows * c.dim * c.decoder_dim)
+        if self.classes is not None:
+            return total + Products(linear=images * c.dim * self.classes)
+        return total + Products(linear=images * c.num_patches * c.decoder_dim * c.patch_pixels)
+
+    def step_flops(self, gradient_checkpointing: bool, on_gpu: bool = False) -> int:
+        """Forward and backward; gradient checkpointing does nearly all of the layers' forward pass a second time."""
+        products = self.products(on_gpu)
+        again = sum(stack.flops_again() for stack in self.stacks) if gradient_checkpointing else 0
+        return products.forward_flops + products.backward_flops + again
+
+    def kept(self, precision: Precision, on_gpu: bool, gradient_checkpointing: bool) -> int:
+        """Bytes kept for the backward pass at its start. With gradient checkpointing: what enters each layer."""
+        of_layer = Layers.entering if gradient_checkpointing else Layers.kept
+        layers = sum(stack.count * of_layer(stack, precision, on_gpu) for stack in self.stacks)
+        return layers + self._kept_outside(precision, on_gpu) + self._kept_at_the_end(precision)
+
+    def peak(self, precision: Precision, on_gpu: bool, gradient_checkpointing: bool) -> int:
+        """The most bytes alive at once beside weights, their copies, gradients and moments.
+
+        The images and what is kept, and on top the larger of two: at the loss, patches, predictions and squares; on the
+        way back, gradients within a layer, and with gradient checkpointing all of that layer again.
+        """
+        kept = self.kept(precision, on_gpu, gradient_checkpointing)
+        images = self._pixels * WORD[precision]
+        at_loss = 3 * images if self.decoder else 0
+        back = max(
+            stack.returning(precision, on_gpu) + gradient_checkpointing * stack.recomputed(precision, on_gpu)
+            for stack in self.stacks
+        )
+        return images + kept + max(at_loss, back - self._kept_at_the_end(precision))
+
+    def cast(self, precision: Precision) -> int:
+        """Bytes of the weights' copies in bfloat16 that autocast makes; the folded dictionaries are in ``kept``."""
+        if precision != "bfloat16":
+            return 0
+        c = self.config
+        matrices = sum(stack.count * (stack.maps - (stack.dim**2 if stack.folds else 0)) for stack in self.stacks)
+        matrices += c.dim * c.patch_pixels + (c.dim * c.decoder_dim if self.maps_between else 0)
+        matrices += c.dim * self.classes if self.classes is not None else c.decoder_dim * c.patch_pixels
+        return matrices * PRODUCT_WORD[precision]
+
+    @property
+    def _pixels(self) -> int:
+        return self.images * self.config.num_patches * self.config.patch_pixels
+
+    @property
+    def _embedded(self) -> int:
+        """Numbers of the patches that are embedded."""
+        return self.images * self.patches_seen * self.config.patch_pixels
+
+    def _kept_outside(self, precision: Precision, on_gpu: bool) -> int:
+        c, word, full = self.config, PRODUCT_WORD[precision], WORD[precision]
+        latent = self.encoder.rows * c.dim
+        total = self._embedded * word
+        # Tokens with their positions are sums in float32, and so is the skip over the first MSSA.
+        total += 2 * latent * (full - self.encoder.stream_word(precision, on_gpu))
+        if c.final_norms:
+            total += sum(stack.rows * stack.dim * stack.stream_word(precision, on_gpu) for stack in self.stacks)
+        if self.decoder is None:
+            return total
+        scattered = self.encoder.sparsifies and c.encoder_sees == "visible" and not c.final_norms
+        if self.maps_between or scattered:  # what the encoder gives, where it is not itself what enters the decoder
+            total += latent * word
+        return total
+
+    def _kept_at_the_end(self, precision: Precision) -> int:
+        """What enters the map to pixels, and the error; or the tokens that the class token is taken from.
+
+        The backward pass lets these go first.
+        """
+        if self.decoder is None:
+            return self.encoder.rows * self.config.dim * PRODUCT_WORD[precision]
+        entering = self.images * self.config.num_patches * self.config.decoder_dim
+        return entering * PRODUCT_WORD[precision] + self._pixels * WORD[precision]

@@ -1,0 +1,248 @@
+"""Tables 1 to 6: which numbers stand in them, and what ours are made of."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crate_mae.models.zoo import model_config, parameter_counts
+from crate_mae.reproduce import paper
+from crate_mae.reproduce.models import IMAGENET, NAMES, SIZES, VARIANTS, Model, Scale, Variant, title
+from crate_mae.reproduce.table_layout import MISSING, Cell, Table
+from crate_mae.reproduce.tasks import Finetuned, Measurement, Place, Probed, Reconstructed
+
+FOR_FULL = "not run: for --scale full"
+HOW_PROBED = (
+    "Linear probing: logistic regression on standardised features of the frozen encoder's last layer, C from 1 to 1e5. "
+    "'best C on test' is the paper's protocol, which flatters every model; 'C by validation' leaves the test images "
+    "out of the choice."
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell before it is measured."""
+
+    row: str
+    column: str
+    paper: float | None = None
+    tasks: tuple[Measurement, ...] = ()
+    """One for each seed."""
+    read: Callable[[Any], float] = float
+    """From a task's result to the number."""
+    known: tuple[float, ...] = ()
+    """Ours where nothing has to be measured."""
+    note: str = ""
+
+    def measured(self, place: Place) -> Cell:
+        """The cell, from results that are there."""
+        if not all(place.has(data) for task in self.tasks for data in task.sets):
+            return Cell(self.row, self.column, self.paper, note=MISSING)
+        values = tuple(self.read(task.result(place)) for task in self.tasks)
+        return Cell(self.row, self.column, self.paper, values or self.known, self.note)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A table before it is measured."""
+
+    name: str
+    heading: str
+    unit: str
+    entries: Sequence[Entry]
+    notes: tuple[str, ...] = ()
+    digits: int = 1
+    paper_digits: int = 1
+    plotted: list[str] | None = None
+    """The columns of the picture; None for all."""
+    by_column: bool = False
+    """Whether the picture has a panel for each column, not for each row."""
+
+    @property
+    def tasks(self) -> list[Measurement]:
+        return [task for entry in self.entries for task in entry.tasks]
+
+    def measured(self, place: Place, seeds: int) -> Table:
+        """The table, from results that are there."""
+        heading = f"Table {self.name.removeprefix('table')}. {paper.ITEMS[self.name].title}"
+        notes = (*protocol(place, seeds), *self.notes) if self.tasks else self.notes
+        cells = [entry.measured(place) for entry in self.entries]
+        # Of a set that is not there, only the rows that the paper has.
+        told = {cell.row for cell in cells if cell.paper is not None or cell.values}
+        cells = [cell for cell in cells if cell.row in told]
+        return Table(self.name, heading, self.heading, self.unit, tuple(cells), notes, self.digits, self.paper_digits)
+
+
+def protocol(place: Place, seeds: int) -> tuple[str, ...]:
+    """What numbers are over, and how the models came about."""
+    over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
+    return f"Ours: {over} of the weights, the order of the images and the masks.", place.scale.protocol
+
+
+def table1(scale: Scale, seeds: int) -> Plan:
+    """L, d, K, N and parameters: no training."""
+    entries: list[Entry] = []
+    plotted = ["CRATE", "CRATE, authors' layout", "CRATE visible", "ViT-MAE", "ViT-MAE, authors' layout", "ViT-MAE, He"]
+    for size in SIZES:
+        row = f"{size.capitalize()} (-{size[0].upper()})"
+        config = model_config(NAMES["crate", size])
+        shape = (config.depth, config.dim, config.heads, config.num_patches)
+        for name, printed, own in zip("LdKN", paper.CONFIGURATIONS[size], shape, strict=True):
+            entries.append(Entry(row, name, printed, known=(own,)))
+        printed_crate, printed_vit = (paper.PARAMETERS[family][size] for family in ("crate", "vit"))
+        _, crate, crate_theirs = parameter_counts(NAMES["crate", size])
+        _, vit, vit_theirs = parameter_counts(NAMES["vit", size])
+        _, visible, _ = parameter_counts(NAMES["visible", size])
+        he = parameter_counts("vit_mae_base_he")[1] if size == "base" else None
+        counts = [crate, crate_theirs, visible, vit, vit_theirs, he]
+        papers = [None, printed_crate, None, None, printed_vit, None]
+        for name, count, number in zip(plotted, counts, papers, strict=True):
+            if count is not None:
+                entries.append(Entry(row, name, number, known=(count / 1e6,)))
+    notes = (
+        "Parameters are exact, counted on the models themselves: all trainable, all used. The authors' layout adds "
+        "fixed position tables and, for CRATE, biases, norms and a map that is never used: so the paper counts.",
+        "L, d, K and N are CRATE's. ViT-MAE-S has 12 layers of width 384 and a decoder of 8 of 512; ViT-MAE-B 12 of "
+        "768 and 8 of 768. He et al.'s own decoder for the Base encoder has 8 of 512.",
+    )
+    return Plan("table1", "model", "millions of parameters", entries, notes, 6, plotted=plotted)
+
+
+def table2(scale: Scale, seeds: int) -> Plan:
+    """Fine-tuning and linear probing."""
+    models = [(variant, size) for variant in VARIANTS for size in SIZES]
+
+    def printed(numbers: dict[str, Any], data: str, variant: Variant, size: str) -> float | None:
+        return numbers.get(data, {}).get(variant, {}).get(size)
+
+    entries: list[Entry] = []
+    for data in scale.sets:
+        for variant, size in models:
+            tasks = tuple(Finetuned(model, data) for model in _seeds(variant, size, scale.source_of(data), seeds))
+            number = printed(paper.FINETUNING, data, variant, size)
+            row = f"fine-tuning, {paper.SETS.get(data, data)}"
+            entries.append(Entry(row, title(variant, size), number, tasks, _test_accuracy))
+    for data in scale.sets:
+        for variant, size in models:
+            trained = _seeds(variant, size, scale.source_of(data), seeds)
+            number = printed(paper.PROBING, data, variant, size)
+            entries += _probes(data, title(variant, size), trained, number)
+    return Plan("table2", "task", "per cent of the test images", _by_row(entries), (HOW_PROBED,))
+
+
+def table3(scale: Scale, seeds: int) -> Plan:
+    """Pretrained against random."""
+    rows: list[tuple[str, Variant, bool, dict[str, float]]] = [
+        ("CRATE-B (trained)", "crate", False, paper.PRETRAINED),
+        ("CRATE-B visible (trained)", "visible", False, {}),
+        ("CRATE-B (random init)", "crate", True, paper.RANDOM),
+    ]
+    entries = []
+    for data in scale.sets:
+        source, column = scale.source_of(data), paper.SETS.get(data, data)
+        for row, variant, random, numbers in rows:
+            tasks = tuple(Finetuned(model, data, random) for model in _seeds(variant, "base", source, seeds))
+            entries.append(Entry(row, column, numbers.get(data), tasks, _test_accuracy))
+    notes = (
+        "Fine-tuned whole on the same protocol. From random weights there is no visible form: nothing is masked in "
+        "fine-tuning, so both are one model.",
+    )
+    return Plan("table3", "model", "per cent of the test images", _by_row(entries), notes, by_column=True)
+
+
+def table4(scale: Scale, seeds: int) -> Plan:
+    """Reconstruction loss."""
+    entries = []
+    for data in scale.completed:
+        for variant in VARIANTS:
+            row = f"{'ImageNet-1K' if data == IMAGENET else data}, {title(variant, 'base')}"
+            for column, split in (("training loss", "train"), ("validation loss", "val")):
+                number = paper.RECONSTRUCTION.get(variant, {}).get(split) if data == IMAGENET else None
+                if (data, variant, "base") in scale.pretrain:
+                    tasks = tuple(Reconstructed(model) for model in _seeds(variant, "base", data, seeds))
+                    entries.append(Entry(row, column, number, tasks, _loss_of(split)))
+                elif number is not None:
+                    entries.append(Entry(row, column, number, note=FOR_FULL))
+    notes = (
+        "Mean squared error over the masked patches (75 %), pixels normalised by the set's mean and deviation, images "
+        "only resized. Validation is the set's own split that no training saw.",
+    )
+    return Plan("table4", "model", "mean squared error", entries, notes, 3, 3, by_column=True)
+
+
+def table5(scale: Scale, seeds: int) -> Plan:
+    """Mask ratio."""
+    columns = {
+        f"{ratio:.0%} masked": ({"mask_ratio": ratio, "lambda_": paper.LAMBDA_OF_FIGURES}, number)
+        for ratio, number in paper.BY_MASK_RATIO.items()
+    }
+    notes = (HOW_PROBED, f"lambda = {paper.LAMBDA_OF_FIGURES:g}, as in the paper.")
+    return _ablation("table5", scale, seeds, columns, notes)
+
+
+def table6(scale: Scale, seeds: int) -> Plan:
+    """Lambda."""
+    columns = {f"lambda = {value:g}": ({"lambda_": value}, number) for value, number in paper.BY_LAMBDA.items()}
+    return _ablation("table6", scale, seeds, columns, (HOW_PROBED,))
+
+
+def _ablation(
+    name: str, scale: Scale, seeds: int, columns: dict[str, tuple[dict[str, float], float]], notes: tuple[str, ...]
+) -> Plan:
+    entries: list[Entry] = []
+    variants: tuple[Variant, ...] = ("crate", "visible")
+    for data in scale.probed:
+        for variant in variants:
+            for column, (settings, printed) in columns.items():
+                trained = _seeds(variant, "base", scale.source_of(data), seeds, **settings)
+                number = printed if data == "cifar10" and variant == "crate" else None
+                entries += _probes(data, column, trained, number, f"{title(variant, 'base')}, ")
+    return Plan(name, "model", "per cent of the test images", _by_row(entries), notes, 1, 2)
+
+
+def _seeds(variant: Variant, size: Any, data: str, seeds: int, **settings: float) -> list[Model]:
+    return [Model(variant, size, data, seed, **settings) for seed in range(seeds)]
+
+
+def _probes(data: str, column: str, models: Iterable[Model], printed: float | None, of: str = "") -> Iterator[Entry]:
+    """One entry for each way to pool and to choose C; the first is the paper's."""
+    tasks = tuple(Probed(model, data) for model in models)
+    for number, (pool, protocol) in enumerate(PROBES):
+        row = f"{of}probing, {paper.SETS.get(data, data)}, {PROBES[pool, protocol]}"
+        yield Entry(row, column, printed if number == 0 else None, tasks, _accuracy_of(pool, protocol))
+
+
+PROBES = {
+    ("cls", "test"): "class token, best C on test",
+    ("cls", "validation"): "class token, C by validation",
+    ("mean", "test"): "mean of patches, best C on test",
+    ("mean", "validation"): "mean of patches, C by validation",
+}
+
+
+def _test_accuracy(result: dict[str, float]) -> float:
+    return result["test_accuracy"]
+
+
+def _loss_of(split: str) -> Callable[[Any], float]:
+    return lambda result: result[f"{split}_loss"]
+
+
+def _accuracy_of(pool: str, protocol: str) -> Callable[[Any], float]:
+    def read(report: dict[str, Any]) -> float:
+        found = next(result for result in report["results"] if result["pool"] == pool)
+        return found["paper_protocol"]["accuracy"] if protocol == "test" else found["accuracy"]
+
+    return read
+
+
+def _by_row(entries: Iterable[Entry]) -> list[Entry]:
+    """The entries row by row, in the order in which rows first appear."""
+    rows: dict[str, list[Entry]] = {}
+    for entry in entries:
+        rows.setdefault(entry.row, []).append(entry)
+    return [entry for row in rows.values() for entry in row]
+
+
+TABLES: dict[str, Callable[[Scale, int], Plan]] = {
+    table.__name__: table for table in (table1, table2, table3, table4, table5, table6)
+}

@@ -1,0 +1,198 @@
+"""Plans against the models themselves, and against what torch spends on a step."""
+
+import json
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from crate_mae import recipes
+from crate_mae.cli import main
+from crate_mae.data.named import NAMED
+from crate_mae.errors import UserError
+from crate_mae.models.classifier import Classifier
+from crate_mae.models.zoo import create_model
+from crate_mae.planning.hardware import GB, Hardware, hardware, product_speed
+from crate_mae.planning.plan import SETS, Plan, plan, table
+from crate_mae.training.config import RunConfig, override
+from tests.conftest import small_model
+
+EVERY = {**recipes.PRETRAIN, **recipes.FINETUNE}
+A100 = hardware("a100", "bfloat16")
+
+
+def planned(recipe: str, *settings: str, memory: float = 80, devices: int = 8, shard: bool = False) -> Plan:
+    config: RunConfig = override(EVERY[recipe](), settings)
+    return plan(config, replace(A100, memory=memory * GB), devices, shard)
+
+
+def test_the_table_of_sets_is_complete_and_right() -> None:
+    assert SETS.keys() == NAMED.keys()
+    assert SETS["digits"] == (len(NAMED["digits"].open(Path(), "train", False)), 10)
+    assert SETS["imagenet"][0] == recipes.IMAGENET_IMAGES
+
+
+@pytest.mark.parametrize("recipe", recipes.PRETRAIN)
+def test_parameters_of_pretraining(recipe: str) -> None:
+    config = recipes.PRETRAIN[recipe]()
+    with torch.device("meta"):
+        model = create_model(config.model, config.preset, **config.model_settings)
+    made = planned(recipe)
+    assert made.parameters == model.num_parameters
+    assert made.checkpoint_bytes == 3 * 4 * sum(weight.numel() for weight in model.parameters())
+
+
+def test_parameters_of_a_classifier_from_a_checkpoint(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    folder = small_model("crate_mae_tiny").save(tmp_path / "checkpoint")
+    made = planned("finetune_cifar100", f"checkpoint={folder}", "image_size=24,48")
+    larger = small_model("crate_mae_tiny", image_size=(24, 48)).config
+    assert made.parameters == Classifier(larger, [str(n) for n in range(100)]).num_parameters
+    assert made.model == str(folder)
+
+
+def test_an_unknown_set_is_said_to_be_unknown() -> None:
+    made = planned("finetune_cifar10", "data=/photos")
+    assert made.epochs is None
+    assert "size is not known" in table(made)
+    assert "1,000 classes (assumed)" in table(made)
+
+
+def test_numbers_of_the_paper() -> None:
+    made = planned("crate_mae_base_imagenet")
+    assert made.parameters == 43_890_432
+    assert made.epochs == pytest.approx(800, abs=0.01)
+    # By hand: six products with 768 x 768 matrices per token and pair of layers, 768 x 768 at both ends, attention.
+    products = 197 * 12 * 6 * 768**2 + 2 * 196 * 768 * 768 + 24 * 2 * 197**2 * 768
+    assert made.image_flops == pytest.approx(2 * (products + 12 * 768**3 / 512), rel=1e-12)
+    assert made.step_seconds == pytest.approx(made.step_flops / (8 * 312e12 * 0.4))
+
+
+def test_sharding_divides_what_can_be_divided() -> None:
+    whole, shared = planned("vit_mae_base_imagenet"), planned("vit_mae_base_imagenet", shard=True)
+    assert whole.memory.weights == whole.memory.gradients == whole.memory.moments / 2 == 4 * whole.parameters
+    assert shared.memory.moments == whole.memory.moments / 8
+    assert shared.memory.activations == whole.memory.activations
+    assert shared.memory.total < whole.memory.total
+    # Over several parts gradients are summed whole.
+    in_parts = planned("vit_mae_base_imagenet", "accumulation=2", shard=True)
+    assert in_parts.memory.gradients == pytest.approx(4 * whole.parameters * (1 + 1 / 8))
+
+
+@pytest.mark.parametrize("memory", [0.6, 0.9, 2.0, 7.5, 24.0])
+@pytest.mark.parametrize("recipe", ["crate_mae_base_imagenet", "vit_mae_small_imagenet"])
+def test_a_remedy_makes_it_fit_and_less_does_not(recipe: str, memory: float) -> None:
+    made = planned(recipe, memory=memory)
+    assert not made.fits
+    assert made.remedies
+    assert "It does not fit: use --" in table(made)
+    for words in made.remedies:
+        settings = re.findall(r"--set (\S+)", words)
+        assert planned(recipe, *settings, memory=memory, shard="--shard" in words).fits
+        if words.startswith("--set accumulation="):
+            parts = int(words.removeprefix("--set accumulation="))
+            fewer = max(n for n in range(1, parts) if 512 % n == 0)
+            assert not planned(recipe, f"accumulation={fewer}", memory=memory).fits
+
+
+def test_the_largest_part_fits_and_one_more_does_not() -> None:
+    largest = planned("crate_mae_base_imagenet").largest_part
+    for images, fits in [(largest, True), (largest + 1, False)]:
+        assert planned("crate_mae_base_imagenet", f"batch={8 * images}").fits is fits
+
+
+def test_where_nothing_helps_it_says_so() -> None:
+    made = planned("vit_mae_base_imagenet", memory=0.1)
+    assert (made.largest_part, made.remedies) == (0, [])
+    assert "more devices, more memory or a smaller model" in table(made)
+
+
+def test_gradient_checkpointing_takes_time_and_gives_memory() -> None:
+    plain, again = planned("vit_mae_base_imagenet"), planned("vit_mae_base_imagenet", "gradient_checkpointing=true")
+    assert 1.2 < again.step_flops / plain.step_flops < 4 / 3
+    assert again.memory.activations < 0.3 * plain.memory.activations
+
+
+def test_parts_change_memory_and_hardly_time() -> None:
+    one, four = planned("crate_mae_small_imagenet"), planned("crate_mae_small_imagenet", "accumulation=4")
+    assert (four.part, four.parts) == (128, 4)
+    assert four.memory.activations < 0.26 * one.memory.activations
+    assert one.step_flops < four.step_flops < 1.02 * one.step_flops  # dictionaries are folded for each part
+
+
+def test_speed_of_products_here() -> None:
+    size = 512
+    a = torch.ones(size, size)
+    start = time.process_time()
+    for _ in range(3):
+        a @ a
+    slowest = 0.1 * 3 * 2 * size**3 / (time.process_time() - start)
+    assert slowest < product_speed(torch.device("cpu"), "float32", 0.05) < 1e14
+
+
+@pytest.mark.parametrize(
+    ("word", "change"),
+    [
+        ("--device-memory", {"memory": 0.0}),
+        ("--device-memory", {"memory": float("nan")}),
+        ("--device-tflops", {"flops": -1.0}),
+        ("--utilisation", {"utilisation": 1.5}),
+    ],
+)
+def test_impossible_hardware(word: str, change: dict[str, float]) -> None:
+    with pytest.raises(UserError, match=word):
+        plan(recipes.digits(), replace(A100, **change))
+
+
+@pytest.mark.parametrize("recipe", EVERY)
+def test_the_command_plans_every_recipe(recipe: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["plan", "--recipe", recipe, "--devices", "4", "--device-memory", "80"])
+    printed = capsys.readouterr().out
+    assert f"{planned(recipe, devices=4).parameters:,}" in printed
+    assert "4 x A100 (assumed), 80 GB" in printed
+
+
+def test_the_command_plans_for_this_machine(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crate_mae.planning.hardware.product_speed", lambda *_: 1e11)
+    main(["plan", "--recipe", "digits", "--set", "steps=10", "--set", "batch=32"])
+    printed = capsys.readouterr().out
+    assert "10 of 32 images" in printed
+    assert "100 GFLOP/s" in printed
+
+
+def test_json_says_what_the_table_says(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", "--recipe", "vit_mae_base_imagenet", "--device", "h100", "--devices", "8", "--shard"]
+    main([*words, "--device-tflops", "500", "--utilisation", "0.3", "--json"])
+    said = json.loads(capsys.readouterr().out)
+    config = recipes.vit_mae_base_imagenet()
+    expected = plan(config, Hardware("H100 SXM", 80 * GB, 500e12, 0.3, is_gpu=True), 8, shard=True)
+    assert said["run_seconds"] == expected.run_seconds
+    assert said["memory"]["activations"] == expected.memory.activations
+
+
+ERRORS = {
+    "recipe": (["--recipe", "crate_mae_bas_imagenet"], "did you mean crate_mae_base_imagenet?"),
+    "setting": (["--recipe", "digits", "--set", "step=3"], "did you mean steps?"),
+    "no devices": (["--recipe", "digits", "--devices", "0"], "--devices is 0"),
+    "fewer than none": (["--recipe", "digits", "--devices", "-2"], "--devices is -2"),
+    "uneven": (["--recipe", "digits", "--devices", "3"], "multiple of 3"),
+    "shards of one": (["--recipe", "digits", "--shard", "--device", "a100"], "--devices"),
+    "no memory": (["--recipe", "digits", "--device-memory", "-1"], "--device-memory"),
+    "no checkpoint": (["--recipe", "finetune_digits", "--checkpoint", "nowhere"], "no checkpoint"),
+    "checkpoint of pretraining": (["--recipe", "digits", "--checkpoint", "x"], "recipes of finetune"),
+    "device": (["--recipe", "digits", "--device", "abacus"], "abacus"),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_bad_input_gets_one_sentence(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words, expected = ERRORS[case]
+    with pytest.raises(SystemExit) as stop:
+        main(["plan", *words])
+    assert stop.value.code == 2
+    printed = capsys.readouterr()
+    assert expected in printed.err + printed.out

@@ -1,0 +1,90 @@
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+import crate_mae
+from crate_mae import recipes
+from crate_mae.cli import main
+from crate_mae.data.digits import split_digits
+from crate_mae.evaluation.linear_probe import Probe, Strength
+from crate_mae.evaluation.probe_model import open_parts
+from crate_mae.models.autoencoder import MaskedAutoencoder
+from crate_mae.reports.demo import mean_patch_error, summary, whole
+
+PARTS = ["checkpoints/best/model.safetensors", "completions.png", "training.png", "probe.png", "layers.png"]
+
+
+def test_a_short_demo_writes_everything_and_its_own_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["demo", "--steps", "40", "--out", str(tmp_path / "demo"), "--device", "cpu"])
+    printed = capsys.readouterr().out
+    out = tmp_path / "demo"
+    for part in [*PARTS, "numbers.json", "report.html"]:
+        assert (out / part).stat().st_size > 500, part
+    numbers = json.loads((out / "numbers.json").read_text())
+    page = (out / "report.html").read_text()
+    for text in (printed, page):
+        assert f"{numbers['completion_error']:.3f}" in text
+        for accuracy in numbers["probe_accuracy"].values():
+            assert f"{accuracy:.1f}" in text
+    assert page.count("data:image/png;base64,") == 4
+    assert not re.search(r'(src|href)="(?!data:)', page)
+    assert str(out / "report.html") in printed
+    losses = numbers["training_loss"]
+    assert list(losses) == ["10", "20", "30", "40"]
+    assert losses["40"] < 0.8 * losses["10"]
+    assert numbers["held_out_loss"].keys() == {"0", "8", "16", "24", "32", "40"}
+    model = crate_mae.load(out)
+    digits = split_digits(0)
+    assert model.config.mean == pytest.approx((digits.train.mean(),), abs=1e-3)
+    assert model.config.std == pytest.approx((digits.train.std(),), abs=1e-3)
+
+
+def test_the_demo_is_reproducible(tmp_path: Path) -> None:
+    from crate_mae.reports.demo import run
+
+    threads = torch.get_num_threads()
+    weights = []
+    for name in ("one", "two"):
+        torch.manual_seed(len(name))
+        run(tmp_path / name, 3, 0, "cpu", Console(quiet=True))
+        weights.append((tmp_path / name / PARTS[0]).read_bytes())
+    assert torch.get_num_threads() == threads
+    assert weights[0] == weights[1]
+
+
+def test_a_second_demo_goes_on_where_the_first_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        main(["demo", "--steps", "3", "--out", str(tmp_path), "--device", "cpu"])
+    starts = [json.loads(line) for line in (tmp_path / "starts.jsonl").read_text().splitlines()]
+    assert [start["step"] for start in starts] == [0, 3]
+
+
+def test_what_the_mean_patch_leaves(tmp_path: Path) -> None:
+    config = recipes.digits()
+    model = MaskedAutoencoder(config.model_config())
+    parts = open_parts("digits", None, download=False)
+    train, test = (whole(part, model, config) for part in (parts.train, parts.test))
+    total, count = 0.0, 0
+    patches = model.patches(test.images)
+    mean = model.patches(train.images).mean(0)
+    for image, mask in enumerate(test.masks):
+        for place in mask.nonzero()[:, 0].tolist():
+            total += (patches[image, place] - mean[place]).square().mean().item()
+            count += 1
+    assert mean_patch_error(model, train, test) == pytest.approx(total / count, rel=1e-4)
+
+
+def test_the_words_say_what_the_numbers_do() -> None:
+    def words(error: float, accuracy: float) -> str:
+        accuracies = {"untrained network": 50.0, "raw pixels": 90.0, "pretrained CRATE-MAE": accuracy}
+        probes = {name: Probe((Strength(1.0, 50.0, value, True, 1),)) for name, value in accuracies.items()}
+        return " ".join(summary(error, 0.5, probes))
+
+    assert "0.400, below the 0.500" in words(0.4, 92.0)
+    assert "2.0 points above raw pixels" in words(0.4, 92.0)
+    assert "0.600, NOT below the 0.500" in words(0.6, 85.0)
+    assert "5.0 points BELOW raw pixels" in words(0.6, 85.0)

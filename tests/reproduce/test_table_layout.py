@@ -1,0 +1,61 @@
+import csv
+import io
+import json
+
+import numpy as np
+
+from crate_mae.reproduce.table_layout import COLUMNS, Cell, Table
+
+TABLE = Table(
+    "table9",
+    "Table 9. Nothing",
+    "model",
+    "per cent",
+    (
+        Cell("a", "x", 96.2, (95.0, 96.5, 94.1)),
+        Cell("a", "y", None, (12,)),
+        Cell("b | c", "x", 79.0, note="not run: data missing"),
+    ),
+    ("A note.",),
+)
+
+
+def test_mean_and_spread_are_those_of_a_sample() -> None:
+    cell = TABLE.cells[0]
+    np.testing.assert_allclose(cell.mean, np.mean(cell.values))
+    np.testing.assert_allclose(cell.std, np.std(cell.values, ddof=1))
+    assert TABLE.cells[1].std is None
+    assert TABLE.cells[2].mean is None
+
+
+def test_all_forms_say_the_same() -> None:
+    rows = list(csv.DictReader(io.StringIO(TABLE.csv())))
+    assert tuple(rows[0]) == COLUMNS
+    record = json.loads(TABLE.json(seeds=3))
+    assert record["seeds"] == 3
+    for row, stored, cell in zip(rows, record["cells"], TABLE.cells, strict=True):
+        assert (row["row"], row["column"], row["note"]) == (cell.row, cell.column, cell.note)
+        assert (stored["row"], stored["column"], stored["note"]) == (cell.row, cell.column, cell.note)
+        for name, key, value in (("paper", "paper", cell.paper), ("ours", "ours", cell.mean), ("std", "std", cell.std)):
+            assert stored[key] == value
+            assert (float(row[name]) if row[name] else None) == value
+        assert int(row["seeds"]) == len(stored["values"]) == len(cell.values)
+
+
+def test_words_of_a_cell() -> None:
+    lines = TABLE.markdown().splitlines()
+    assert "| model | x | y |" in lines
+    assert "| a | paper 96.2; ours 95.2 ± 1.2 | ours 12 |" in lines
+    assert "| b \\| c | paper 79.0; not run: data missing | - |" in lines
+    assert "- A note." in lines
+    alone = Table("figure9", "", "", "", TABLE.cells[1:2], ())
+    assert alone.words(alone.cells[0]) == ["12"]  # whose it is needs no word where the paper has none
+
+
+def test_panels_are_the_rows_with_a_number() -> None:
+    empty = Cell("d", "x", note="not run: data missing")
+    table = Table("table9", "", "", "", (*TABLE.cells, empty), ())
+    assert [panel.title for panel in table.panels()] == ["a", "b | c"]
+    assert [panel.title for panel in table.panels(["y"])] == ["a"]
+    turned = {panel.title: list(panel.points) for panel in table.panels(by_column=True)}
+    assert turned == {"x": ["a", "b | c", "d"], "y": ["a"]}
