@@ -10,7 +10,7 @@ import crate_mae
 from crate_mae.cli import main
 from tests.conftest import small_model
 
-OWN = Path(__file__).parent / "data" / "official_tiny.safetensors"
+OWN = Path(__file__).parents[1] / "fixtures" / "official_tiny.safetensors"
 
 
 @pytest.fixture
