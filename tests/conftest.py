@@ -16,27 +16,30 @@ from tests import shape_checks
 
 CHECKED = [
     "analysis",
-    "attention",
-    "completing",
-    "data.digits",
+    "complete",
     "data.loader",
-    "data.reading",
+    "data.sequential",
     "data.source",
     "data.transforms",
-    "demo",
+    "evaluation",
     "export",
+    "features",
     "figures",
-    "images",
-    "inspection",
+    "image_io",
+    "mask_regions",
+    "mssa_cpu",
     "operators",
-    "regions",
+    "planning",
+    "reports",
     "theory",
     "tokens",
     "web.views",
 ]
 CHECKED += [f"models.{name}" for name in ("autoencoder", "crate", "embedding", "image_model", "stack", "vit")]
 TRAINING = Path(__file__).parents[1] / "src" / "crate_mae" / "training"
-CHECKED += [f"training.{path.stem}" for path in TRAINING.glob("*.py") if path.stem not in ("__init__", "config", "run")]
+CHECKED += [
+    f"training.{path.stem}" for path in TRAINING.glob("*.py") if path.stem not in ("__init__", "config", "run_folder")
+]
 install_import_hook([f"crate_mae.{name}" for name in CHECKED], f"{shape_checks.__name__}.checked")
 
 import torch  # noqa: E402
@@ -68,6 +71,10 @@ MAKES: dict[str, Callable[..., crate_mae.MaskedAutoencoder]] = {
         "crate_mae_tiny_visible", **({"mssa": "tied", "decoder_dim": 24} | o)
     ),
     "crate, all, wider decoder": lambda **o: small_model("crate_mae_tiny", **({"decoder_dim": 24} | o)),
+    "crate, visible, residual": lambda **o: small_model("crate_mae_tiny_residual", **o),
+    "crate, all, paper, added": lambda **o: small_model("crate_mae_tiny", encoder_skip="added", **o),
+    "crate, visible, relaxed": lambda **o: small_model("crate_mae_tiny_relaxed", **o),
+    "crate, visible, alpha": lambda **o: small_model("crate_mae_tiny_alpha", overcomplete=2, **o),
     "vit, all": lambda **o: small_model("vit_mae_base", **o),
     "vit, visible": lambda **o: small_model("vit_mae_base_he", **o),
     "vit, visible, normalised targets": lambda **o: small_model("vit_mae_small", norm_pix_loss=True, **o),

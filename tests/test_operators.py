@@ -194,3 +194,20 @@ def test_inference_mode_and_half_precision_work() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         dictionary = torch.randn(4, 4)
         assert fold(dictionary, 0.1).dtype == torch.float32
+
+
+def test_overcomplete_ista_is_two_steps_from_zero_down_the_lasso() -> None:
+    generator = torch.Generator().manual_seed(0)
+    D = torch.randn(6, 15, generator=generator, dtype=torch.float64, requires_grad=True)
+    z = torch.randn(4, 6, generator=generator, dtype=torch.float64)
+    eta, lambda_ = 1 / torch.linalg.matrix_norm(D.detach(), 2).item() ** 2, 0.2
+    code, heights = torch.zeros(4, 15, dtype=torch.float64), []
+    for _ in range(3):
+        heights.append(lasso(z, code, D, lambda_))
+        smooth = code.detach().requires_grad_()
+        (gradient,) = torch.autograd.grad(0.5 * (z - smooth @ D.T).square().sum(), smooth)
+        last, code = code, torch.relu(code - eta * gradient - eta * lambda_)
+    torch.testing.assert_close(ista_overcomplete(z, D, eta, lambda_), last)
+    assert (heights[1] <= heights[0]).all()
+    assert (heights[2] <= heights[1]).all()
+    assert torch.autograd.gradcheck(lambda d: ista_overcomplete(z, d, eta, lambda_), (D,))

@@ -229,8 +229,8 @@ def ista_listing(
 
 def lasso(
     signal: Float[Tensor, "*b n d"],
-    code: Float[Tensor, "*b n d"],
-    dictionary: Float[Tensor, "d d"],
+    code: Float[Tensor, "*b n m"],
+    dictionary: Float[Tensor, "d m"],
     lambda_: float,
 ) -> Float[Tensor, "*b n"]:
     """1/2 ||z - D y||^2 + lambda ||y||_1 per token, the objective that ISTA steps on (signal z, code y)."""
@@ -254,6 +254,10 @@ class ISTA(nn.Module):
             return ista(tokens, self.dictionary, self.eta, self.lambda_)
         return ista_folded(tokens, self._fold_once(), self.eta, self.lambda_)
 
+    def synthesis(self, code: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
+        """The code is what the paper's layer passes on: no map back."""
+        return code
+
     def _fold_once(self) -> Float[Tensor, "d d"]:
         # At inference P is kept. The dictionary it was made from is compared, d^2 against d^3, because edits through
         # `.data` move no version counter.
@@ -266,6 +270,47 @@ class ISTA(nn.Module):
 
     def extra_repr(self) -> str:
         return f"dim={self.dictionary.shape[0]}, eta={self.eta}, lambda={self.lambda_}"
+
+
+def ista_overcomplete(
+    tokens: Float[Tensor, "*b n d"], dictionary: Float[Tensor, "d m"], eta: float, lambda_: float
+) -> Float[Tensor, "*b n m"]:
+    """Two proximal gradient steps from zero on a non-negative LASSO with m > d atoms, as CRATE-alpha has them.
+
+        A_1 = relu(eta D^T z - eta lambda)
+        A_2 = relu(A_1 - eta D^T (D A_1 - z) - eta lambda)
+
+    (Yang et al., *Scaling White-Box Transformers for Vision*, 2024.) Zero is feasible, so for eta <= 1 / ||D||^2 the
+    objective ``lasso`` never rises.
+    """
+    first = torch.relu(eta * (tokens @ dictionary) - eta * lambda_)
+    residual = F.linear(first, dictionary) - tokens
+    return torch.relu(first - eta * (residual @ dictionary) - eta * lambda_)
+
+
+class OvercompleteISTA(nn.Module):
+    """``ista_overcomplete`` with its dictionary D, and a second dictionary D' that maps the code back to tokens.
+
+    CRATE-alpha calls D and D' decoupled: with D' = D the map back would be the LASSO's own reconstruction D A.
+    """
+
+    def __init__(self, dim: int, atoms: int, eta: float, lambda_: float):
+        super().__init__()
+        self.eta = eta
+        self.lambda_ = lambda_
+        self.dictionary = nn.Parameter(torch.empty(dim, atoms))
+        self.decoupled = nn.Parameter(torch.empty(dim, atoms))
+
+    def forward(self, tokens: Float[Tensor, "b n d"]) -> Float[Tensor, "b n m"]:
+        return ista_overcomplete(tokens, self.dictionary, self.eta, self.lambda_)
+
+    def synthesis(self, code: Float[Tensor, "b n m"]) -> Float[Tensor, "b n d"]:
+        """D' A: tokens from their codes."""
+        return F.linear(code, self.decoupled)
+
+    def extra_repr(self) -> str:
+        dim, atoms = self.dictionary.shape
+        return f"dim={dim}, atoms={atoms}, eta={self.eta}, lambda={self.lambda_}"
 
 
 def _identical(a: Tensor, b: Tensor) -> bool:

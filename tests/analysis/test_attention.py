@@ -24,7 +24,7 @@ def test_the_papers_formula_entry_by_entry(images: torch.Tensor) -> None:
     model = small_model("crate_mae_tiny", depth=3)
     found = attention_maps(model, images)
     assert found.layer == 2
-    _, tokens = next(model.encoder.steps(model.embed(images)))  # Z^2 enters the last layer but one
+    _, _, tokens = next(model.encoder.steps(model.embed(images)))  # Z^2 enters the last layer but one
     block = model.encoder.blocks[1]
     for image in range(3):
         for head, U in enumerate(block.bases):
@@ -37,7 +37,7 @@ def test_the_papers_formula_entry_by_entry(images: torch.Tensor) -> None:
 def test_the_ordinary_layers_formula_entry_by_entry(images: torch.Tensor) -> None:
     model = small_model("vit_mae_base_he")
     torch.nn.init.normal_(model.encoder.blocks[0].mixer.qkv.bias)
-    found = attention_maps(model, images, layer=0)
+    found = attention_maps(model, images, layer=1)
     tokens, linear = model.embed(images), model.encoder.blocks[0].mixer.qkv
     for head in range(4):
         rows = slice(head * 4, head * 4 + 4)
@@ -65,5 +65,5 @@ def test_the_authors_convention_is_the_golden_map(file: Path, key: str) -> None:
 def test_a_layer_that_is_not_there(images: torch.Tensor) -> None:
     for convention in ("paper", "authors"):
         with pytest.raises(crate_mae.UserError, match="no layer 2"):
-            attention_maps(small_model("crate_mae_tiny"), images, 2, convention)
+            attention_maps(small_model("crate_mae_tiny"), images, 3, convention)
     assert attention_maps(small_model("crate_mae_tiny", depth=1), images).layer == 1

@@ -20,7 +20,7 @@ def patches_of(model: MaskedAutoencoder, images: torch.Tensor, layer: int) -> np
 
 def test_the_procedure_by_numpys_svd(images: torch.Tensor) -> None:
     model = small_model("crate_mae_tiny")
-    found = components(model, images, layer=1, threshold=0.4)
+    found = components(model, images, layer=2, threshold=0.4)
     Z = patches_of(model, images, 1)
     u0 = np.linalg.svd(Z, full_matrices=False)[2][0]
     first = found.first.flatten()
@@ -50,7 +50,7 @@ def test_nothing_is_centred() -> None:
     with torch.no_grad():
         model.embedding.projection.weight.mul_(0.01)
         model.embedding.positions.table.normal_(std=0.01).add_(1.0)
-    found = components(model, torch.randn(2, 3, 12, 24), layer=0, threshold=0.5)
+    found = components(model, torch.randn(2, 3, 12, 24), layer=1, threshold=0.5)
     assert found.kept.all()
     assert found.energy[0] > 0.95
 
@@ -66,14 +66,14 @@ def test_the_sign_keeps_the_middle() -> None:
         inner[1:-1, 1:-1] = True
         table[1:][inner.flatten()] *= -1.0
         model.embedding.positions.table.copy_(table)
-    found = components(model, torch.randn(2, 3, 20, 30), layer=0, threshold=0.5)
+    found = components(model, torch.randn(2, 3, 20, 30), layer=1, threshold=0.5)
     assert np.array_equal(found.kept, np.broadcast_to(inner.numpy(), (2, 5, 5)))
     assert found.border_kept == 0
 
 
 def test_an_ordinary_layer_gives_its_keys(images: torch.Tensor) -> None:
     model = small_model("vit_mae_base_he")
-    found = components(model, images, layer=0, threshold=0.0)
+    found = components(model, images, layer=1, threshold=0.0)
     with torch.no_grad():
         keys = model.encoder.blocks[0].mixer.qkv(model.embed(images))[:, 1:, 16:32].double().flatten(0, 1).numpy()
     expected = np.abs(keys @ np.linalg.svd(keys, full_matrices=False)[2][0])

@@ -75,7 +75,7 @@ def equation(X: Tensor, U: Tensor) -> Tensor:
 
 def slow(block: torch.nn.Module, tokens: Tensor, decoder: bool) -> tuple[dict[str, float], Tensor]:
     """Every quantity of one white-box layer on one image's tokens (n d), and its output."""
-    half, full = (part[0] for part in block.step(tokens[None]))
+    half, code, _ = (part[0] for part in block.step(tokens[None]))
     U = block.mssa.bases
     if decoder:
         X = normed = block.norm_mssa(block.rotation(block.norm_rotation(tokens)))
@@ -91,14 +91,14 @@ def slow(block: torch.nn.Module, tokens: Tensor, decoder: bool) -> tuple[dict[st
         "compression_authors": sum(slow_rate(unit(u.T @ X.T)) for u in U),
         "rate": slow_rate(half.T),
         "rate_reduction": slow_rate(half.T) - compression,
-        "sparsity": sum(value != 0 for value in full.flatten().tolist()) / full.numel(),
-        "gini": slow_gini(full.numpy()),
+        "sparsity": sum(value != 0 for value in code.flatten().tolist()) / code.numel(),
+        "gini": slow_gini(code.numpy()),
         "angle": raw_own,
         "angle_beyond": beyond_own,
         "angle_equation": raw_equation,
         "angle_equation_beyond": beyond_equation,
     }
-    return found, full
+    return found, code
 
 
 @torch.no_grad()
@@ -130,7 +130,7 @@ def test_compression_is_the_theorys_rate_of_the_same_tokens() -> None:
     model, images = small_model("crate_mae_tiny"), some_images(2).float()
     with torch.no_grad():
         curves = layer_curves(model.encoder, [model.embed(images)])
-        for layer, (half, _) in enumerate(model.encoder.steps(model.embed(images))):
+        for layer, (half, *_) in enumerate(model.encoder.steps(model.embed(images))):
             Z, U = half.mT.double(), model.encoder.blocks[layer].bases.double()
             assert curves["compression"].mean[layer] == float(rates.compression_rate(Z, U, 0.1).mean())
             assert curves["rate"].mean[layer] == float(rates.coding_rate(Z, 0.1).mean())

@@ -16,7 +16,7 @@ PAIRED = {"decoder_depth": 3, "depth": 3}
 def test_errors_and_alignment_layer_by_layer(name: str) -> None:
     model, images = small_model(name, **PAIRED).double(), some_images()
     found = undoing(model, images.split(2))
-    states = [model.embed(images), *(step.full for step in model.encoder.steps(model.embed(images)))]
+    states = [model.embed(images), *(step.tokens for step in model.encoder.steps(model.embed(images)))]
     for layer in range(3):
         Z, done = states[layer], states[layer + 1]
         back = model.decoder.blocks[2 - layer](done)

@@ -112,18 +112,29 @@ def test_steps_agree_with_forward(model: MaskedAutoencoder, images: Tensor) -> N
     ]:
         steps = list(stack.steps(tokens))
         assert len(steps) == depth
-        half, full = steps[-1]
-        assert half.shape == full.shape == tokens.shape
-        torch.testing.assert_close(stack.norm(full), stack(tokens))
+        half, code, last = steps[-1]
+        assert half.shape == last.shape == tokens.shape
+        assert code.shape[:2] == tokens.shape[:2]
+        torch.testing.assert_close(stack.norm(last), stack(tokens))
+
+
+def test_the_code_is_sparse_in_a_white_box_encoder_alone(model: MaskedAutoencoder, images: Tensor) -> None:
+    for step in model.encoder_steps(images):
+        share = (step.code == 0).float().mean()
+        assert share > 0.1 if model.config.family == "crate" else share == 0
+        if model.config.family == "crate" and model.config.encoder_skip == "none":
+            assert step.tokens is step.code
+        else:
+            assert (step.tokens == 0).float().mean() < 0.01
 
 
 def test_a_masked_pass_can_be_watched_too(model: MaskedAutoencoder, images: Tensor) -> None:
-    *_, (_, last) = model.encoder_steps(images, UNEQUAL)
+    *_, (_, _, last) = model.encoder_steps(images, UNEQUAL)
     torch.testing.assert_close(model.encoder.norm(last), model.encode(images, UNEQUAL))
-    *_, (_, last) = model.decoder_steps(images, UNEQUAL)
+    *_, (_, _, last) = model.decoder_steps(images, UNEQUAL)
     prediction = model.pixels(model.decoder.norm(last)[:, 1:])
     torch.testing.assert_close(prediction, model(images, UNEQUAL).prediction)
-    *_, (_, last) = model.encoder_steps(images)
+    *_, (_, _, last) = model.encoder_steps(images)
     torch.testing.assert_close(model.encoder.norm(last), model.encode(images))
 
 
@@ -135,11 +146,11 @@ def test_tokens_that_do_not_fit_the_mask_get_one_sentence(model: MaskedAutoencod
 
 def test_features_by_layer_and_pool(model: MaskedAutoencoder, images: Tensor) -> None:
     embedding = model.embed(images)
-    fulls = [full for _, full in model.encoder.steps(embedding)]
+    fulls = [step.tokens for step in model.encoder.steps(embedding)]
     by_layer = {0: embedding, 1: fulls[0], 2: fulls[1], -1: model.encode(images), -2: fulls[0], -3: embedding}
     for layer, tokens in by_layer.items():
-        torch.testing.assert_close(model.features(images, layer), tokens[:, 0])
-        torch.testing.assert_close(model.features(images, layer, "mean"), tokens[:, 1:].mean(1))
+        torch.testing.assert_close(model.features(images, layer, "cls"), tokens[:, 0])
+        torch.testing.assert_close(model.features(images, layer), tokens[:, 1:].mean(1))
         grid = model.features(images, layer, "grid")
         assert grid.shape == (3, 16, 3, 4)
         torch.testing.assert_close(grid[:, :, 2, 1], tokens[:, 1 + 2 * 4 + 1])
@@ -149,17 +160,19 @@ def test_features_by_layer_and_pool(model: MaskedAutoencoder, images: Tensor) ->
 
 
 def test_attention_maps(model: MaskedAutoencoder, images: Tensor) -> None:
-    for layer in (0, 1, -1):
+    for layer in (1, 2, -1):
         maps = model.attention(images, layer)
         assert maps.shape == (3, 4, 1 + N, 1 + N)
         torch.testing.assert_close(maps.sum(-1), torch.ones(3, 4, 1 + N))
-    assert not torch.allclose(model.attention(images, 0), model.attention(images, 1))
-    seen = model.attention(images, 0, UNEQUAL)
+    assert torch.equal(model.attention(images, -2), model.attention(images, 1))
+    assert not torch.allclose(model.attention(images, 1), model.attention(images, 2))
+    seen = model.attention(images, 1, UNEQUAL)
     torch.testing.assert_close(seen.sum(-1), torch.ones(seen.shape[:-1]))
     tokens = torch.randn(1, 1 + N, model.config.decoder_dim)
-    assert model.decoder.attention(tokens, 0).shape == (1, 2, 1 + N, 1 + N)
-    with pytest.raises(UserError, match="layer"):
-        model.attention(images, 2)
+    assert model.decoder.attention(tokens, 1).shape == (1, 2, 1 + N, 1 + N)
+    for wrong in (0, 3, -3):
+        with pytest.raises(UserError, match="layer"):
+            model.attention(images, wrong)
 
 
 def test_every_parameter_gets_a_gradient(model: MaskedAutoencoder, images: Tensor) -> None:
@@ -189,12 +202,15 @@ def test_another_image_size_interpolates_the_positions(model: MaskedAutoencoder,
         assert torch.equal(same.state_dict()[name], tensor)
 
 
-def test_a_classifier_starts_from_the_encoder(model: MaskedAutoencoder, images: Tensor, tmp_path: Path) -> None:
-    classifier = crate_mae.Classifier.on(model, ["cat", "dog", "horse"])
+@pytest.mark.parametrize("pool", ["mean", "cls"])
+def test_a_classifier_starts_from_the_encoder(
+    model: MaskedAutoencoder, images: Tensor, pool: str, tmp_path: Path
+) -> None:
+    classifier = crate_mae.Classifier.on(model, ["cat", "dog", "horse"], pool=pool)
     torch.testing.assert_close(classifier.encode(images), model.encode(images))
     logits = classifier(images)
-    z_cls = model.encode(images)[:, 0]
-    normed = z_cls if model.config.final_norms else torch.nn.functional.layer_norm(z_cls, (16,), eps=1e-6)
+    z = model.features(images, pool=pool)
+    normed = z if model.config.final_norms else torch.nn.functional.layer_norm(z, (16,), eps=1e-6)
     torch.testing.assert_close(logits, normed @ classifier.head.weight.T)
     logits.logsumexp(-1).sum().backward()
     for name, parameter in classifier.named_parameters():
@@ -202,6 +218,7 @@ def test_a_classifier_starts_from_the_encoder(model: MaskedAutoencoder, images: 
         assert parameter.grad.abs().max() > 0, name
     loaded = crate_mae.load(classifier.save(tmp_path))
     assert loaded.class_names == ("cat", "dog", "horse")
+    assert loaded.pool == pool
     assert torch.equal(loaded(images), logits)
 
 

@@ -51,7 +51,7 @@ def test_own_golden_file() -> None:
         ("unmasked_layer", model.embed(io["images"])),
     ]:
         for i, step in enumerate(model.encoder.steps(tokens)):
-            torch.testing.assert_close(step.full, io[f"{label}.{i}"], **close)
+            torch.testing.assert_close(step.tokens, io[f"{label}.{i}"], **close)
     torch.testing.assert_close(model.encode(io["images"]), io["unmasked_features"], **close)
     torch.testing.assert_close(model.attention(io["images"]), io["unmasked_layer.attention"], **close)
     out.loss.backward()
@@ -69,8 +69,8 @@ def test_the_authors_golden_file() -> None:
     torch.testing.assert_close(out.prediction, io["pred"], **close)
     torch.testing.assert_close(model.encode(io["images"], mask), io["latent"], **close)
     for i, step in enumerate(model.encoder.steps(model.embed(io["images"]))):
-        torch.testing.assert_close(step.full, io[f"unmasked_layer.{i}"], **close)
-        torch.testing.assert_close(model.features(io["images"], i + 1), io[f"unmasked_layer.{i}"][:, 0], **close)
+        torch.testing.assert_close(step.tokens, io[f"unmasked_layer.{i}"], **close)
+        torch.testing.assert_close(model.features(io["images"], i + 1, "cls"), io[f"unmasked_layer.{i}"][:, 0], **close)
     torch.testing.assert_close(model.encode(io["images"]), io["unmasked_features"], **close)
     torch.testing.assert_close(model.attention(io["images"]), io["unmasked_last_layer_attention"], **close)
     out.loss.backward()

@@ -7,7 +7,7 @@ from crate_mae.models.config import ModelConfig
 from crate_mae.models.crate import CrateDecoderBlock, CrateEncoderBlock
 from crate_mae.models.initialise import initialise
 from crate_mae.models.vit import ViTBlock
-from crate_mae.operators import ista_listing, mssa_listing, mssa_tied
+from crate_mae.operators import ista_listing, ista_overcomplete, mssa_listing, mssa_tied
 
 
 def build(kind: type[nn.Module], **overrides: object) -> nn.Module:
@@ -26,15 +26,39 @@ def without_norms(block: nn.Module) -> nn.Module:
 def test_the_encoder_layer_without_norms_is_the_paper_s() -> None:
     block = without_norms(build(CrateEncoderBlock, mssa="tied", epsilon=0.8))
     Z = torch.randn(2, 5, 12)
-    half, full = block.step(Z)
+    half, code, tokens = block.step(Z)
     torch.testing.assert_close(half, Z + mssa_tied(Z, block.mssa.subspaces, 3, 0.8))
-    torch.testing.assert_close(full, ista_listing(half, block.ista.dictionary, 0.1, 0.3))
+    torch.testing.assert_close(code, ista_listing(half, block.ista.dictionary, 0.1, 0.3))
+    assert tokens is code
+
+
+def test_the_encoder_layer_may_keep_the_half_step_beside_the_code() -> None:
+    Z = torch.randn(2, 5, 12)
+    paper = build(CrateEncoderBlock).step(Z)
+    added = build(CrateEncoderBlock, encoder_skip="added").step(Z)
+    relaxed = build(CrateEncoderBlock, encoder_skip="relaxed", relaxation=0.3).step(Z)
+    for other in (added, relaxed):
+        assert torch.equal(other.half, paper.half)
+        assert torch.equal(other.code, paper.code)
+    torch.testing.assert_close(added.tokens, paper.half + paper.code)
+    torch.testing.assert_close(relaxed.tokens, 0.7 * paper.half + 0.3 * paper.code)
+    whole = build(CrateEncoderBlock, encoder_skip="relaxed", relaxation=1.0).step(Z)
+    torch.testing.assert_close(whole.tokens, paper.tokens)
+
+
+def test_the_alpha_sparsifier_codes_in_more_atoms_and_maps_back() -> None:
+    block = build(CrateEncoderBlock, sparsifier="alpha", overcomplete=2, encoder_skip="added")
+    half, code, tokens = block.step(torch.randn(2, 5, 12))
+    D, back = block.ista.dictionary, block.ista.decoupled
+    assert D.shape == back.shape == (12, 24)
+    torch.testing.assert_close(code, ista_overcomplete(block.norm_ista(half), D, 0.1, 0.3))
+    torch.testing.assert_close(tokens, half + code @ back.T)
 
 
 def test_the_decoder_layer_without_norms_is_the_paper_s() -> None:
     block = without_norms(build(CrateDecoderBlock, mssa="tied", epsilon=0.8))
     Y = torch.randn(2, 5, 12)
-    half, full = block.step(Y)
+    half, _, full = block.step(Y)
     E = block.rotation.weight
     torch.testing.assert_close(half, (E @ Y.mT).mT)
     torch.testing.assert_close(full, half - mssa_tied(half, block.mssa.subspaces, 3, 0.8))

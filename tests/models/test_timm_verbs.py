@@ -25,7 +25,7 @@ def test_forward_is_head_after_features(model: MaskedAutoencoder, images: Tensor
 
 
 def test_intermediates_are_the_outputs_of_the_blocks(model: MaskedAutoencoder, images: Tensor) -> None:
-    steps = [step.full for step in model.encoder.steps(model.embed(images))]
+    steps = [step.tokens for step in model.encoder.steps(model.embed(images))]
     final, found = model.forward_intermediates(images)
     assert torch.equal(final, model.forward_features(images))
     for layer, (each, expected) in enumerate(zip(found, steps, strict=True), 1):

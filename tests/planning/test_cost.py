@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, 
 
 from crate_mae import mssa_cpu
 from crate_mae.models.autoencoder import MaskedAutoencoder
-from crate_mae.models.classifier import Classifier
+from crate_mae.models.classifier import Classifier, Pool
 from crate_mae.models.image_model import ImageModel
 from crate_mae.planning.cost import Pass
 from crate_mae.tokens import random_mask
@@ -40,14 +40,14 @@ def loss(model: ImageModel, pixels: Tensor, ratio: float = 0.75) -> Tensor:
 
 
 def both(make: str, images: int, ratio: float = 0.75, **overrides: Any) -> list[tuple[ImageModel, Pass]]:
-    """The autoencoder and the classifier of a make, each with the description of its work."""
+    """The autoencoder and the classifiers of a make, each with the description of its work."""
     model = MAKES[make](**overrides)
     names = [str(number) for number in range(CLASSES)]
-    classifier = Classifier(model.config, names)
-    return [
-        (model, Pass(model.config, images, mask_ratio=ratio)),
-        (classifier, Pass(model.config, images, classes=CLASSES)),
+    classifiers = [
+        (Classifier(model.config, names, pool=pool), Pass(model.config, images, classes=CLASSES, pool=pool))
+        for pool in get_args(Pool)
     ]
+    return [(model, Pass(model.config, images, mask_ratio=ratio)), *classifiers]
 
 
 def checkpointed(model: ImageModel) -> None:

@@ -40,7 +40,7 @@ def test_the_rates_are_the_theorys_on_the_same_tokens(batch: int, monkeypatch: p
     source = open_dataset("digits", "test")
     order = torch.randperm(len(source), generator=measure.sample_generator(4))[:20]
     images = torch.stack([model.preprocess(source.read(int(index))) for index in order])
-    for layer, (half, _) in enumerate(model.encoder.steps(model.embed(images))):
+    for layer, (half, *_) in enumerate(model.encoder.steps(model.embed(images))):
         U = model.encoder.blocks[layer].bases.double()
         values = rates.compression_rate(half.double().mT, U, 0.1).numpy()
         assert found.encoder["compression"].mean[layer] == pytest.approx(values.mean(), rel=1e-6)

@@ -65,7 +65,7 @@ def test_the_numbers_of_a_layer_are_the_theorys_of_this_very_picture(model: Mask
     for block, step, place in zip(model.encoder.blocks, model.encoder.steps(tokens), range(2), strict=True):
         half = step.half.double().mT
         assert answer.curves["rate"][place] == pytest.approx(rates.coding_rate(half, 0.1).item(), rel=1e-6)
-        assert answer.curves["sparsity"][place] == (step.full != 0).double().mean().item()
+        assert answer.curves["sparsity"][place] == (step.code != 0).double().mean().item()
         if block.bases is not None:
             rate = rates.compression_rate(half, block.bases.double(), 0.1).item()
             assert answer.curves["compression"][place] == pytest.approx(rate, rel=1e-6)
@@ -84,12 +84,12 @@ def test_attention_and_components_are_the_librarys_at_that_layer(model: MaskedAu
     image = model.preprocess(photo())[None]
     for number in (1, 2):
         answer = views.layer(model, photo(), number, convention, threshold=0.1)
-        expected = attention_maps(model, image, number - 1, convention)
+        expected = attention_maps(model, image, number, convention)
         assert answer.layer == number
         assert np.array_equal(answer.attention, expected.maps[0])
         assert np.array_equal(answer.on_itself, expected.on_itself[0])
         assert np.sum(answer.attention, (1, 2)) + answer.on_itself == pytest.approx(1)
-        found = components(model, image, number - 1, 0.1)
+        found = components(model, image, number, 0.1)
         assert answer.components is not None
         assert np.array_equal(answer.components.kept, found.kept[0])
         assert np.array_equal(answer.components.energy, found.energy)

@@ -37,24 +37,24 @@ class AttentionMaps:
 def attention_maps(
     model: ImageModel, images: Tensor, layer: int | None = None, convention: Convention = "paper"
 ) -> AttentionMaps:
-    """The maps of one encoder layer (0 is the first, -1 the last), by default the last but one, as in the paper.
+    """The maps of encoder layer 1 to L (-1 is the last), by default the one before the last, as in the paper.
 
     ``paper`` is A_k = softmax_i <U_k^T z_i, U_k^T z_cls> (eq:def_attention_map_crate), and the queries and keys of an
     ordinary layer in place of U_k^T z. ``authors`` is a row of ``model.attention``. ``CONVENTIONS`` has both in words.
     """
-    index = penultimate(model) if layer is None else layer
+    number = model.encoder.index(penultimate(model) if layer is None else layer) + 1
     if convention == "authors":
-        row = model.attention(images, index)[:, :, 0]
+        row = model.attention(images, number)[:, :, 0]
         weights, on_itself = row[..., 1:], row[..., 0]
     else:
-        tokens = model.encoder.entering(model.embed(images), index)
-        queries, keys = (wide(heads) for heads in model.encoder.blocks[index].queries_and_keys(tokens))
+        tokens = model.encoder.entering(model.embed(images), number)
+        queries, keys = (wide(heads) for heads in model.encoder.blocks[number - 1].queries_and_keys(tokens))
         weights = (queries[:, :, :1] @ keys[:, :, 1:].mT).softmax(-1)[:, :, 0]
         on_itself = torch.zeros_like(weights[..., 0])
     maps = weights.unflatten(-1, model.config.grid)
-    return AttentionMaps(maps.cpu().numpy(), on_itself.cpu().numpy(), index % model.config.depth + 1, convention)
+    return AttentionMaps(maps.cpu().numpy(), on_itself.cpu().numpy(), number, convention)
 
 
 def penultimate(model: ImageModel) -> int:
-    """The index of the last layer but one; of the only one where there is no other."""
-    return max(model.config.depth - 2, 0)
+    """The number of the layer before the last; 1 if there is only one."""
+    return max(model.config.depth - 1, 1)

@@ -63,9 +63,9 @@ def components(model: ImageModel, images: Tensor, layer: int | None = None, thre
     """
     if not threshold >= 0:
         raise UserError(f"the threshold is {threshold}; choose a number from 0 up.")
-    index = penultimate(model) if layer is None else layer
-    tokens = model.encoder.entering(model.embed(images), index)
-    _, keys = model.encoder.blocks[index].queries_and_keys(tokens)
+    number = model.encoder.index(penultimate(model) if layer is None else layer) + 1
+    tokens = model.encoder.entering(model.embed(images), number)
+    _, keys = model.encoder.blocks[number - 1].queries_and_keys(tokens)
     patches = wide(merge(keys))[:, 1:]
     Z = patches.flatten(0, 1)
     if Z.shape[1] < COLOURS:
@@ -90,7 +90,7 @@ def components(model: ImageModel, images: Tensor, layer: int | None = None, thre
         cut,
         threshold,
         float(on_border),
-        index % model.config.depth + 1,
+        number,
     )
 
 

@@ -49,7 +49,7 @@ class LayerWatch:
             view = View(block, tokens, step, self.epsilon)
             for name, row in rows.items():
                 row.append(QUANTITIES[name].of(view))
-            tokens = step.full
+            tokens = step.tokens
         for name, moments in self._moments.items():
             moments.add(torch.stack(rows[name], 1))
 

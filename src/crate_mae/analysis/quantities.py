@@ -29,7 +29,7 @@ class View:
     tokens: Tokens
     """Z^l."""
     step: Step
-    """Z^{l+1/2} and Z^{l+1}."""
+    """Z^{l+1/2}, the code A^{l+1} and Z^{l+1}."""
     epsilon: float
     """The precision of the code in every rate."""
 
@@ -50,9 +50,9 @@ class View:
         return wide(self.block.normed_half(self.step.half)).mT
 
     @cached_property
-    def full(self) -> Columns:
-        """Z^{l+1}."""
-        return wide(self.step.full).mT
+    def code(self) -> Float[Tensor, "b m N"]:
+        """A^{l+1}: the sparse code of an encoder layer, Z^{l+1} itself in the paper's form."""
+        return wide(self.step.code).mT
 
     @cached_property
     def attended(self) -> Columns:
@@ -155,19 +155,20 @@ QUANTITIES: dict[str, Quantity] = {
         lambda at: rates.rate_reduction(at.half, at.bases, at.epsilon),
     ),
     "sparsity": Quantity(
-        "sparsity",
-        r"\|Z^{\ell+1}\|_0\,/\,(dN)",
+        "non-zero entries of the code",
+        r"\|A^{\ell+1}\|_0\,/\,(dN)",
         "share of entries",
-        "The share of entries of the layer's output that are not exactly zero; lower is sparser.",
-        lambda at: sparsity(at.full),
+        "The share of entries of the layer's sparse code that are not exactly zero; lower is sparser. In the paper's "
+        "form the code is the layer's output.",
+        lambda at: sparsity(at.code),
         needs_subspaces=False,
     ),
     "gini": Quantity(
         "Gini index",
-        r"\mathrm{Gini}(|Z^{\ell+1}|)",
+        r"\mathrm{Gini}(|A^{\ell+1}|)",
         "0 to 1",
-        "How unequal the sizes of the output's entries are: 0 if all are equal, towards 1 if a few hold everything.",
-        lambda at: gini(at.full),
+        "How unequal the sizes of the code's entries are: 0 if all are equal, towards 1 if a few hold everything.",
+        lambda at: gini(at.code),
         needs_subspaces=False,
     ),
     "angle": Quantity(

@@ -129,7 +129,7 @@ def _layers(model: ImageModel, images: Tensor, wanted: set[int]) -> Iterator[tup
     if 0 in wanted:
         yield 0, tokens
     for layer, step in enumerate(model.encoder.steps(tokens), 1):
-        tokens = step.full
+        tokens = step.tokens
         if layer in wanted:
             yield layer, tokens
         if layer == max(wanted) and -1 not in wanted:

@@ -54,7 +54,7 @@ class MaskedAutoencoder(ImageModel):
         return self.decoder.steps(self.hand_over(self.encode(images, mask), mask))
 
     def attention(self, images: Tensor, layer: int = -1, mask: Tensor | None = None) -> Float[Tensor, "b heads n n"]:
-        """The attention maps of an encoder layer (0 is the first), the class token in row and column 0."""
+        """The attention maps of encoder layer 1 to L (-1 is the last), the class token in row and column 0."""
         tokens, present = self._enter(images, mask)
         return self.encoder.attention(tokens, layer, present)
 

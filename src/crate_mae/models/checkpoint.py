@@ -80,7 +80,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     config = description.pop("model")
     kind = description.pop("kind")
     extras = {name: value for name, value in description.items() if name not in _HEADER}
-    if unknown := extras.keys() - {"class_names"}:
+    if unknown := extras.keys() - {"class_names", "pool"}:
         raise UserError(f"{folder / CONFIG} has the unknown fields {', '.join(sorted(unknown))}.")
     try:
         return Checkpoint(folder, kind, ModelConfig.from_dict(config), extras, read_tensors(folder / WEIGHTS))

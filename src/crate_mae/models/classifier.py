@@ -1,7 +1,7 @@
-"""Classification from the class token."""
+"""Classification from the mean of the patches, or from the class token."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float
@@ -13,17 +13,29 @@ from crate_mae.models.image_model import ImageModel
 from crate_mae.models.initialise import initialise
 from crate_mae.models.stack import Tokens
 
+Pool = Literal["mean", "cls"]
+
 
 class Classifier(ImageModel):
-    """u = W^head LN(z_cls): one score for each class (appendix B.1).
+    """u = W^head LN(z): one score for each class.
 
-    The LN is the encoder's final norm where it has one, and a norm of the classifier's own where it has not.
+    z is the mean over the patches (``pool="mean"``), or the class token as in the paper (``pool="cls"``, appendix B.1).
+    The LN is the encoder's final norm, applied before pooling, if it has one; otherwise a norm of the classifier's own.
     """
 
     kind = "classifier"
 
-    def __init__(self, config: ModelConfig, class_names: Sequence[str], generator: torch.Generator | None = None):
+    def __init__(
+        self,
+        config: ModelConfig,
+        class_names: Sequence[str],
+        generator: torch.Generator | None = None,
+        pool: Pool = "mean",
+    ):
         super().__init__(config, masks=False)
+        if pool not in get_args(Pool):
+            raise UserError(f"pool is {pool!r}; a classifier reads 'mean' or 'cls'.")
+        self.pool: Pool = pool
         self.class_names = _checked(class_names)
         self.norm = nn.Identity() if config.final_norms else nn.LayerNorm(config.dim, eps=config.final_norm_eps)
         self.head: nn.Module = nn.Linear(config.dim, len(class_names), bias=False)
@@ -31,15 +43,19 @@ class Classifier(ImageModel):
 
     @classmethod
     def on(
-        cls, model: ImageModel, class_names: Sequence[str], generator: torch.Generator | None = None
+        cls,
+        model: ImageModel,
+        class_names: Sequence[str],
+        generator: torch.Generator | None = None,
+        pool: Pool = "mean",
     ) -> "Classifier":
         """A classifier that starts from a copy of a model's embedding and encoder; the head is new."""
-        classifier = cls(model.config, class_names, generator)
+        classifier = cls(model.config, class_names, generator, pool)
         classifier.adopt_encoder(model)
         return classifier
 
     def extras(self) -> dict[str, Any]:
-        return {"class_names": list(_checked(self.class_names))}
+        return {"class_names": list(_checked(self.class_names)), "pool": self.pool}
 
     def forward(self, images: Tensor) -> Float[Tensor, "b classes"]:
         return self.forward_head(self.forward_features(images))
@@ -51,8 +67,8 @@ class Classifier(ImageModel):
         return len(self.class_names)
 
     def forward_head(self, tokens: Tokens, pre_logits: bool = False) -> Float[Tensor, "b classes"]:
-        """The scores from ``forward_features``; with ``pre_logits`` LN(z_cls), which the head is given."""
-        pooled = self.norm(tokens[:, 0])
+        """The scores from ``forward_features``; with ``pre_logits`` the input of the head, LN(z)."""
+        pooled = self.norm(self.pooled(tokens, self.pool))
         return pooled if pre_logits else self.head(pooled)
 
     def get_classifier(self) -> nn.Module:

@@ -62,6 +62,15 @@ class ModelConfig:
     """Epsilon of the layer norms in the blocks."""
     final_norm_eps: float = 1e-6
     """Epsilon of the two final layer norms."""
+    sparsifier: Literal["ista", "alpha"] = "ista"
+    """crate: one ISTA step in a square dictionary (the paper), or CRATE-alpha's two steps in an overcomplete one."""
+    overcomplete: int = 4
+    """crate: atoms of the dictionary over d; read by the ``alpha`` sparsifier alone."""
+    encoder_skip: Literal["none", "relaxed", "added"] = "none"
+    """crate: what the encoder layer keeps of its half step h beside the sparsified tokens s: nothing (the paper, s),
+    a relaxed step ((1 - rho) h + rho s), or the sum (h + s)."""
+    relaxation: float = 0.5
+    """crate: rho of the relaxed step; read by ``encoder_skip="relaxed"`` alone."""
     decoder_skip: Literal["normed", "raw"] = "normed"
     """crate: the decoder layer's skip, ``LN(x) - MSSA(LN(x))`` or ``x - MSSA(LN(x))``."""
     mssa: Literal["listing", "tied"] = "listing"
@@ -115,11 +124,13 @@ class ModelConfig:
         for name in ("decoder_dim", "decoder_depth", "decoder_heads"):
             if not 0 <= getattr(self, name) <= LARGEST:
                 raise UserError(f"{name} is {getattr(self, name)}; choose 0 (the encoder's) or up to {LARGEST:,}.")
-        for name in ("norm_eps", "final_norm_eps", "epsilon", "eta", "mlp_ratio"):
+        for name in ("norm_eps", "final_norm_eps", "epsilon", "eta", "mlp_ratio", "relaxation", "overcomplete"):
             if not 0 < getattr(self, name) <= LARGEST:
                 raise UserError(f"{name} is {getattr(self, name)}; choose a number above 0.")
         if not 0 <= self.lambda_ <= LARGEST:
             raise UserError(f"lambda_ is {self.lambda_}; choose a number from 0 up.")
+        if self.relaxation > 1:
+            raise UserError(f"relaxation is {self.relaxation}; choose a number above 0, and 1 at most.")
         for name in ("mean", "std"):
             if not all(isinstance(value, float | int) and math.isfinite(value) for value in getattr(self, name)):
                 raise UserError(f"{name} is {getattr(self, name)!r}; give one finite number for each channel.")

@@ -1,11 +1,12 @@
 """The white-box layers: the encoder's compresses, then sparsifies; the decoder's does the opposite in reverse order."""
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.stack import Block, Present, Step, Tokens
-from crate_mae.operators import ISTA, MSSA, project
+from crate_mae.operators import ISTA, MSSA, OvercompleteISTA, project
 
 
 class _CrateBlock(Block):
@@ -30,7 +31,13 @@ class CrateEncoderBlock(_CrateBlock):
     """f^l: compress against the subspaces U, then sparsify in the dictionary D (eq:encoder_layer with norms).
 
     Z^{l+1/2} = Z^l + MSSA(LN Z^l | U^l)
-    Z^{l+1}   = ISTA(LN Z^{l+1/2} | D^l)
+    A^{l+1}   = ISTA(LN Z^{l+1/2} | D^l)                        the sparse code
+    Z^{l+1}   = A^{l+1}                                         encoder_skip="none", the paper
+              = (1 - rho) Z^{l+1/2} + rho A^{l+1}               encoder_skip="relaxed"
+              = Z^{l+1/2} + A^{l+1}                             encoder_skip="added"
+
+    With ``sparsifier="alpha"`` the code has more entries than a token, and D'^l A^{l+1} takes the place of A^{l+1} in
+    the last step.
     """
 
     def __init__(self, config: ModelConfig):
@@ -38,11 +45,23 @@ class CrateEncoderBlock(_CrateBlock):
         self.norm_mssa = nn.LayerNorm(config.dim, eps=config.norm_eps)
         self.mssa = MSSA(config.dim, config.heads, _epsilon(config))
         self.norm_ista = nn.LayerNorm(config.dim, eps=config.norm_eps)
-        self.ista = ISTA(config.dim, config.eta, config.lambda_)
+        self.ista = (
+            ISTA(config.dim, config.eta, config.lambda_)
+            if config.sparsifier == "ista"
+            else OvercompleteISTA(config.dim, config.overcomplete * config.dim, config.eta, config.lambda_)
+        )
+        self.skip, self.relaxation = config.encoder_skip, config.relaxation
 
     def step(self, tokens: Tokens, present: Present = None) -> Step:
         half = tokens + self.mssa(self.norm_mssa(tokens), present)
-        return Step(half, self.ista(self.norm_ista(half)))
+        code = self.ista(self.norm_ista(half))
+        sparsified = self.ista.synthesis(code)
+        match self.skip:
+            case "relaxed":
+                return Step(half, code, torch.lerp(half, sparsified.to(half.dtype), self.relaxation))
+            case "added":
+                return Step(half, code, half + sparsified)
+        return Step(half, code, sparsified)
 
     def attended(self, tokens: Tokens) -> Tokens:
         return self.norm_mssa(tokens)
@@ -72,7 +91,8 @@ class CrateDecoderBlock(_CrateBlock):
     def step(self, tokens: Tokens, present: Present = None) -> Step:
         half = self.rotation(self.norm_rotation(tokens))
         normed = self.norm_mssa(half)
-        return Step(half, (half if self.raw_skip else normed) - self.mssa(normed, present))
+        expanded = (half if self.raw_skip else normed) - self.mssa(normed, present)
+        return Step(half, expanded, expanded)
 
     def attended(self, tokens: Tokens) -> Tokens:
         return self.norm_mssa(self.rotation(self.norm_rotation(tokens)))

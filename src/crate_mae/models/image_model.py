@@ -91,22 +91,26 @@ class ImageModel(nn.Module, HubModel, ABC):
         """Z, (B, 1 + N, d) with the class token first, after the final norm if there is one. Nothing is masked."""
         return self.encoder(self.embed(images))
 
-    def features(self, images: Tensor, layer: int = -1, pool: str = "cls") -> Tensor:
+    def features(self, images: Tensor, layer: int = -1, pool: str = "mean") -> Tensor:
         """Representations for downstream use.
 
-        Layer 0 is the embedding, l the output of block l, and -1 the same as ``encode``; -2, -3, .. count on from the
-        last block but one. ``cls`` gives the class token (B, d), ``mean`` the mean over the patches without it (B, d),
-        ``grid`` the patches in their places (B, d, h, w).
+        Layer 0 is the embedding, l the output of block l, and -1 the same as ``encode``; -2 is the output of the block
+        before the last, and so on. ``pool`` is that of ``pooled``.
         """
         tokens = self.encode(images) if layer == -1 else self._layer_output(images, layer)
+        return self.pooled(tokens, pool)
+
+    def pooled(self, tokens: Tokens, pool: str = "mean") -> Tensor:
+        """The mean over the patches without the class token (B, d), the class token with ``cls`` (B, d), or the patches
+        in their places with ``grid`` (B, d, h, w)."""
         match pool:
-            case "cls":
-                return tokens[:, 0]
             case "mean":
                 return tokens[:, 1:].mean(1)
+            case "cls":
+                return tokens[:, 0]
             case "grid":
                 return tokens[:, 1:].mT.unflatten(-1, self.config.grid)
-        raise UserError(f"pool is {pool!r}; choose from 'cls', 'mean', 'grid'.")
+        raise UserError(f"pool is {pool!r}; choose from 'mean', 'cls', 'grid'.")
 
     def layer_from_the_front(self, layer: int) -> int:
         """``features``' layer counted from 0, the embedding, to L; an error where there is none of that number."""
@@ -122,7 +126,7 @@ class ImageModel(nn.Module, HubModel, ABC):
         return tokens
 
     def attention(self, images: Tensor, layer: int = -1) -> Float[Tensor, "b heads n n"]:
-        """The attention maps of an encoder layer (0 is the first), the class token in row and column 0."""
+        """The attention maps of encoder layer 1 to L (-1 is the last), the class token in row and column 0."""
         return self.encoder.attention(self.embed(images), layer)
 
     # --- timm's verbs ---
@@ -142,8 +146,8 @@ class ImageModel(nn.Module, HubModel, ABC):
         return self.encode(images)
 
     def forward_head(self, tokens: Tokens, pre_logits: bool = False) -> Float[Tensor, "b d"]:
-        """What a head makes of ``forward_features``; without one, and with ``pre_logits``, what it would be given."""
-        return tokens[:, 0]
+        """What a head makes of ``forward_features``; without one, and with ``pre_logits``, the input of a head."""
+        return self.pooled(tokens)
 
     def forward_intermediates(
         self,

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from crate_mae.models.embedding import Handover, PatchEmbedding, Positions
-from crate_mae.operators import ISTA, MSSA
+from crate_mae.operators import ISTA, MSSA, OvercompleteISTA
 
 
 @torch.no_grad()
@@ -24,6 +24,9 @@ def initialise(model: nn.Module, generator: torch.Generator | None = None) -> No
                 nn.init.xavier_uniform_(module.subspaces, generator=generator)
             case ISTA():
                 nn.init.kaiming_uniform_(module.dictionary, generator=generator)
+            case OvercompleteISTA():
+                for dictionary in module.parameters():
+                    nn.init.kaiming_uniform_(dictionary, generator=generator)
             case PatchEmbedding() | Handover():
                 for token in module.parameters(recurse=False):
                     nn.init.normal_(token, std=0.02, generator=generator)

@@ -122,6 +122,8 @@ OFFICIAL_FIELDS = {
     "final_norms": True,
     "norm_eps": 1e-5,
     "final_norm_eps": 1e-6,
+    "sparsifier": "ista",
+    "encoder_skip": "none",
     "decoder_skip": "raw",
     "mssa": "listing",
 }

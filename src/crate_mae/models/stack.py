@@ -16,10 +16,14 @@ Present = Bool[Tensor, "b n"] | None  # False where a token is padding; None whe
 
 
 class Step(NamedTuple):
-    """What one layer makes of its tokens: after its first half, and after the whole."""
+    """What one layer computes from its tokens."""
 
     half: Tokens
-    full: Tokens
+    """Z^{l+1/2}, after the first half of the layer."""
+    code: Float[Tensor, "b n m"]
+    """The sparse code of a white-box encoder layer; the output of the second half in every other layer."""
+    tokens: Tokens
+    """Z^{l+1}, what enters the next layer. In the paper's form the code itself."""
 
 
 class Block(nn.Module, ABC):
@@ -55,7 +59,7 @@ class Block(nn.Module, ABC):
         return None
 
     def forward(self, tokens: Tokens, present: Present = None) -> Tokens:
-        return self.step(tokens, present).full
+        return self.step(tokens, present).tokens
 
 
 class Stack(nn.Module):
@@ -69,11 +73,11 @@ class Stack(nn.Module):
         """Keep only what enters each layer for the backward pass, and compute the rest of it again."""
 
     def steps(self, tokens: Tokens, present: Present = None) -> Iterator[Step]:
-        """Yield each layer's ``(half, full)``; ``forward`` is the last ``full`` after the final norm."""
+        """Yield each layer's ``(half, code, tokens)``; ``forward`` is the last ``tokens`` after the final norm."""
         for block in self.blocks:
             step = block.step(tokens, present)
             yield step
-            tokens = step.full
+            tokens = step.tokens
 
     def forward(self, tokens: Tokens, present: Present = None) -> Tokens:
         for block in self.blocks:
@@ -84,15 +88,19 @@ class Stack(nn.Module):
         return self.norm(tokens)
 
     def entering(self, tokens: Tokens, layer: int, present: Present = None) -> Tokens:
-        """Z^l: what enters one layer (0 is the first, -1 the last)."""
-        depth = len(self.blocks)
-        if not -depth <= layer < depth:
-            raise UserError(f"there is no layer {layer} in a stack of {depth}; choose from {-depth} to {depth - 1}.")
-        for block in self.blocks[: layer % depth]:
+        """Z^l: what enters layer l, from 1 to L; -1 is the last."""
+        for block in self.blocks[: self.index(layer)]:
             tokens = block(tokens, present)
         return tokens
 
     def attention(self, tokens: Tokens, layer: int = -1, present: Present = None) -> Float[Tensor, "b heads n n"]:
-        """The attention maps of one layer (0 is the first), as that layer uses them."""
+        """The attention maps of one layer, from 1 to L, as that layer uses them; -1 is the last."""
         entering = self.entering(tokens, layer, present)
-        return self.blocks[layer].attention(entering, present)
+        return self.blocks[self.index(layer)].attention(entering, present)
+
+    def index(self, layer: int) -> int:
+        """Where in ``blocks`` layer 1 to L is; -1 is the last, -2 the one before it."""
+        depth = len(self.blocks)
+        if not (1 <= layer <= depth or -depth <= layer <= -1):
+            raise UserError(f"there is no layer {layer}; choose from 1 to {depth}, or -1 for the last.")
+        return layer - 1 if layer > 0 else layer + depth

@@ -44,7 +44,8 @@ class ViTBlock(Block):
 
     def step(self, tokens: Tokens, present: Present = None) -> Step:
         half = tokens + self.mixer(self.norm_attention(tokens), present)
-        return Step(half, half + self.mlp(self.norm_mlp(half)))
+        added = self.mlp(self.norm_mlp(half))
+        return Step(half, added, half + added)
 
     def attention(self, tokens: Tokens, present: Present = None) -> Float[Tensor, "b heads n n"]:
         return self.mixer.attention(self.attended(tokens), present)

@@ -21,6 +21,15 @@ _CRATE_SIZES: dict[str, dict[str, Any]] = {
     "base": {"dim": 768, "depth": 12, "heads": 12},
     "large": {"dim": 1024, "depth": 24, "heads": 16},
 }
+_RESIDUAL = {"family": "crate", "preset": "official", "encoder_sees": "visible", "encoder_skip": "added"}
+_CRATE_FORMS: dict[str, dict[str, Any]] = {
+    "": {"family": "crate"},
+    "_visible": {"family": "crate", "encoder_sees": "visible"},
+    "_residual": _RESIDUAL,
+    "_relaxed": _RESIDUAL | {"encoder_skip": "relaxed"},
+    "_alpha": _RESIDUAL | {"sparsifier": "alpha", "lambda_": 0.1},
+}
+"""The paper's form; seen by He et al.'s encoder; with the half step kept beside the code; CRATE-alpha's."""
 _HE_DECODER = {"decoder_dim": 512, "decoder_depth": 8, "decoder_heads": 16}
 _VIT: dict[str, Any] = {
     "family": "vit",
@@ -34,9 +43,9 @@ _VIT: dict[str, Any] = {
 _VIT_BASE: dict[str, Any] = _VIT | {"dim": 768, "depth": 12, "heads": 12}
 
 ZOO: dict[str, dict[str, Any]] = {
-    **{f"crate_mae_{size}": {"family": "crate"} | shape for size, shape in _CRATE_SIZES.items()},
     **{
-        f"crate_mae_{size}_visible": {"family": "crate", "encoder_sees": "visible"} | shape
+        f"crate_mae_{size}{form}": fields | shape
+        for form, fields in _CRATE_FORMS.items()
         for size, shape in _CRATE_SIZES.items()
     },
     "vit_mae_small": _VIT | {"dim": 384, "depth": 12, "heads": 6} | _HE_DECODER,
@@ -56,10 +65,10 @@ def model_config(name: str, preset: Preset | None = None, **overrides: Any) -> M
     check_fields(overrides)
     settings = dict(ZOO[name])
     if settings["family"] == "crate":
-        preset = preset or "paper"
+        preset = preset or settings.get("preset", "paper")
         if preset not in PRESETS:
             raise UserError(f"there is no preset {preset}; choose from {', '.join(PRESETS)}.")
-        settings |= PRESETS[preset] | {"preset": preset}
+        settings = PRESETS[preset] | settings | {"preset": preset}
     elif preset is not None:
         raise UserError(f"presets exist for the CRATE models alone; leave preset out for {name}.")
     return ModelConfig(**(settings | overrides))
@@ -86,7 +95,7 @@ def parameter_counts(name: str) -> tuple[ModelConfig, int, int | None]:
         model = create_model(name)
         own = model.num_parameters
         if model.config.family == "crate":
-            fits = model.config.encoder_sees == "all"
+            fits = model.config.encoder_sees == "all" and model.config.encoder_skip == "none"
             theirs = create_model(name, "official").to_official().values() if fits else ()
             return model.config, own, sum(tensor.numel() for tensor in theirs) or None
     tables = (model.num_patches + 1) * (model.config.dim + model.config.decoder_dim)
@@ -168,7 +177,8 @@ def _skeleton(checkpoint: Checkpoint, config: ModelConfig) -> ImageModel:
             case ImageEncoder.kind, None:
                 return ImageEncoder(config)
             case Classifier.kind, [*names] if all(isinstance(name, str) for name in names):
-                return Classifier(config, names)
+                # Before version 0.2 a classifier always read the class token.
+                return Classifier(config, names, pool=checkpoint.extras.get("pool", "cls"))
     raise UserError(f"it holds a {checkpoint.kind!r} that this crate-mae does not know.")
 
 

@@ -82,9 +82,24 @@ class Layers:
         return self.config.family == "crate" and not self.decodes
 
     @property
+    def overcompletes(self) -> bool:
+        """Whether it is CRATE-alpha's, in an overcomplete dictionary."""
+        return self.sparsifies and self.config.sparsifier == "alpha"
+
+    @property
+    def atoms(self) -> int:
+        """Columns of that dictionary."""
+        return self.dim * self.config.overcomplete
+
+    @property
+    def skips(self) -> bool:
+        """Whether the layer's output is a sum with the half step."""
+        return self.config.family == "vit" or (self.sparsifies and self.config.encoder_skip != "none")
+
+    @property
     def folds(self) -> bool:
         """Whether ISTA makes P = eta D^T (I - D) once and then needs one product per token: as ``operators.ista``."""
-        return self.sparsifies and self.rows > self.dim
+        return self.sparsifies and not self.overcompletes and self.rows > self.dim
 
     def one_matrix(self, on_gpu: bool, precision: Precision = "float32") -> bool:
         """Whether attention is ``attention.OneMatrixAttention``: as ``operators.attend`` has it."""
@@ -103,14 +118,24 @@ class Layers:
         if self.config.family == "vit":
             return 3 * d * d + d * d + 2 * d * self.hidden  # queries, keys and values; output; MLP
         output = self.config.mssa == "tied" or self.heads > 1
+        if self.overcompletes:
+            return (1 + output) * d * d + 4 * d * self.atoms  # D three times in two steps, D' once
         dictionary = 2 if self.sparsifies and not self.folds else 1
         return (1 + output + dictionary) * d * d  # subspaces; output; D or E
+
+    @property
+    def cast(self) -> int:
+        """Numbers in the matrices of one layer that autocast copies; the folded dictionary is counted as kept."""
+        twice_more = 2 * self.dim * self.atoms if self.overcompletes else 0  # D has one copy for three products
+        return self.maps - twice_more - (self.dim**2 if self.folds else 0)
 
     @property
     def last_map(self) -> int:
         """Numbers in the map that ends a layer, where its result is only added to the skip: nobody needs it again."""
         if self.config.family == "vit":
             return self.hidden * self.dim
+        if self.overcompletes:
+            return self.atoms * self.dim
         output = self.config.mssa == "tied" or self.heads > 1
         return self.dim**2 if self.decodes and output else 0
 
@@ -136,21 +161,25 @@ class Layers:
         ISTA and E give what they compute in; a skip over the ViT's layer stays a sum in float32. A GPU's autocast makes
         every norm in float32, from a copy where it must.
         """
-        return PRODUCT_WORD[precision] if self.config.family == "crate" and not on_gpu else WORD[precision]
+        return WORD[precision] if self.skips or on_gpu else PRODUCT_WORD[precision]
 
     def kept(self, precision: Precision, on_gpu: bool) -> int:
         """Bytes that one layer keeps for the backward pass.
 
         crate, each token: what enters the two norms, and what enters U, the softmax, O and the dictionary: 6 d. What
-        ISTA gives is the next layer's input, kept a second time where that is a copy.
+        ISTA gives is the next layer's input, kept a second time where that is a copy or a sum. An overcomplete code is
+        kept after each of its two steps, with the residual between them.
         vit: the same with Q, K, V in place of U^T z, and the MLP's hidden layer before and after GELU: 8 d + 2 hidden.
         """
         word, stream = PRODUCT_WORD[precision], self.stream_word(precision, on_gpu)
         if self.config.family == "vit":
             computed = 6 * self.dim + 2 * self.hidden
+        elif self.overcompletes:
+            computed = 5 * self.dim + 2 * self.atoms
         else:
-            twice = stream != word or not self.folds  # the residual z - D z
-            computed = 4 * self.dim + (self.dim if self.sparsifies and twice else 0)
+            twice = self.skips or stream != word
+            residual = not self.folds and (self.skips or not twice)  # z - D z
+            computed = 4 * self.dim + (self.dim * (twice + residual) if self.sparsifies else 0)
         in_norms = 2 * self.dim * stream + 4 * WORD[precision]  # two means, two deviations
         softmax = self.heads * WORD[precision]  # the logarithm of its sum, or the map itself, or nothing
         if self.one_matrix(on_gpu, precision):
@@ -169,6 +198,8 @@ class Layers:
     def returning(self, precision: Precision, on_gpu: bool) -> int:
         """Bytes of the gradients that are alive at once within one layer on the way back."""
         width = max(4 * self.dim, self.hidden) if self.config.family == "vit" else 4 * self.dim
+        if self.overcompletes:  # its own gradients are the widest, and what it kept is free before MSSA's are made
+            width = self.atoms
         maps = 0
         if self.one_matrix(on_gpu, precision):
             images, heads = at_a_time(self.images, self.heads, self.tokens)
@@ -185,6 +216,8 @@ class Pass:
     mask_ratio: float = 0.0
     """The autoencoder's."""
     classes: int | None = None
+    pool: str = "mean"
+    """The classifier's."""
 
     @property
     def patches_seen(self) -> int:
@@ -254,7 +287,7 @@ class Pass:
         if precision != "bfloat16":
             return 0
         c = self.config
-        matrices = sum(stack.count * (stack.maps - (stack.dim**2 if stack.folds else 0)) for stack in self.stacks)
+        matrices = sum(stack.count * stack.cast for stack in self.stacks)
         matrices += c.dim * c.patch_pixels + (c.dim * c.decoder_dim if self.maps_between else 0)
         matrices += c.dim * self.classes if self.classes is not None else c.decoder_dim * c.patch_pixels
         return matrices * PRODUCT_WORD[precision]
@@ -268,6 +301,11 @@ class Pass:
         """Numbers of the patches that are embedded."""
         return self.images * self.patches_seen * self.config.patch_pixels
 
+    @property
+    def _coded(self) -> bool:
+        """Whether the encoder's output is ISTA's code, which its backward pass needs."""
+        return self.encoder.sparsifies and not self.encoder.skips and not self.encoder.overcompletes
+
     def _kept_outside(self, precision: Precision, on_gpu: bool) -> int:
         c, word, full = self.config, PRODUCT_WORD[precision], WORD[precision]
         latent = self.encoder.rows * c.dim
@@ -278,17 +316,19 @@ class Pass:
             total += sum(stack.rows * stack.dim * stack.stream_word(precision, on_gpu) for stack in self.stacks)
         if self.decoder is None:
             return total
-        scattered = self.encoder.sparsifies and c.encoder_sees == "visible" and not c.final_norms
+        scattered = self._coded and c.encoder_sees == "visible" and not c.final_norms
         if self.maps_between or scattered:  # what the encoder gives, where it is not itself what enters the decoder
             total += latent * word
         return total
 
     def _kept_at_the_end(self, precision: Precision) -> int:
-        """What enters the map to pixels, and the error; or the tokens that the class token is taken from.
+        """What enters the map to pixels, and the error; or the pooled tokens, of which the class token is a view.
 
         The backward pass lets these go first.
         """
         if self.decoder is None:
-            return self.encoder.rows * self.config.dim * PRODUCT_WORD[precision]
+            whole = self.pool == "cls" or (self._coded and not self.config.final_norms)
+            rows = self.encoder.rows * whole + self.images * (self.pool == "mean")
+            return rows * self.config.dim * PRODUCT_WORD[precision]
         entering = self.images * self.config.num_patches * self.config.decoder_dim
         return entering * PRODUCT_WORD[precision] + self._pixels * WORD[precision]

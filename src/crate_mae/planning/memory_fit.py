@@ -9,7 +9,7 @@ from crate_mae.models.image_model import ImageModel
 from crate_mae.models.stack import Block
 from crate_mae.planning.cost import WORD, Pass
 from crate_mae.planning.hardware import Hardware
-from crate_mae.training.config import PretrainConfig, RunConfig
+from crate_mae.training.config import FinetuneConfig, PretrainConfig, RunConfig
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ class Fitting:
     def work(self, images: int) -> Pass:
         """A pass of so many images."""
         mask_ratio = self.config.mask_ratio if isinstance(self.config, PretrainConfig) else 0.0
-        return Pass(self.model.config, images, mask_ratio, self.classes)
+        pool = self.config.pool if isinstance(self.config, FinetuneConfig) else "mean"
+        return Pass(self.model.config, images, mask_ratio, self.classes, pool)
 
     def memory(self, images: int) -> Memory:
         """On one device, with so many images at a time.

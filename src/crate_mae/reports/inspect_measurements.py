@@ -158,7 +158,7 @@ def _layer(model: ImageModel, layer: int | None) -> int:
         return penultimate(model)
     if not 1 <= layer <= depth:
         raise UserError(f"--layer is {layer}; this encoder has the layers 1 to {depth}.")
-    return layer - 1
+    return layer
 
 
 def _samples(model: ImageModel, source: ImageSource, settings: Settings) -> Samples:

@@ -42,8 +42,8 @@ def figure1(scale: Scale, seeds: int) -> Drawing:
         images, masks = look(place, model, in_random_order(shown(place))[:1])
         panels = completion_panels(model, images, masks)
         latent = model.encode(images, masks)
-        encoder = [model.embed(images, masks), *(step.full for step in model.encoder_steps(images, masks))]
-        decoder = [model.hand_over(latent, masks), *(step.full for step in model.decoder_steps(images, masks))]
+        encoder = [model.embed(images, masks), *(step.tokens for step in model.encoder_steps(images, masks))]
+        decoder = [model.hand_over(latent, masks), *(step.tokens for step in model.decoder_steps(images, masks))]
         rows = {
             "encoder": [
                 ("original", panels.original[0]),
@@ -137,17 +137,17 @@ def figure4(scale: Scale, seeds: int) -> Drawing:
         images, _ = look(place, model, order[:1])
         entering = model.encoder.entering(model.embed(images), -1)
         forth = model.encoder.blocks[-1].step(entering)
-        back = model.decoder.blocks[0].step(forth.full)
+        back = model.decoder.blocks[0].step(forth.tokens)
         rows = {
             "encoder layer $f^L$": [
                 ("$Z^L$", _matrix(entering)),
                 ("$Z^{L+1/2}$: compressed", _matrix(forth.half)),
-                ("$Z^{L+1}$: sparsified", _matrix(forth.full)),
+                ("$Z^{L+1}$: sparsified", _matrix(forth.tokens)),
             ],
             "decoder layer $g^0$": [
-                ("$Y^0 = Z^{L+1}$", _matrix(forth.full)),
+                ("$Y^0 = Z^{L+1}$", _matrix(forth.tokens)),
                 ("$Y^{1/2}$: rotated back", _matrix(back.half)),
-                ("$Y^1$: expanded", _matrix(back.full)),
+                ("$Y^1$: expanded", _matrix(back.tokens)),
             ],
         }
         found = undoing(model, stream(model, Part(source, order[: 4 * BATCH])))

@@ -132,6 +132,8 @@ class FinetuneConfig(RunConfig):
     """The pretrained model; it decides the model's configuration, not ``model``, ``preset`` and ``model_settings``."""
     random: bool = False
     """Start from random weights instead: of the checkpoint's configuration where there is one."""
+    pool: Literal["mean", "cls"] = "mean"
+    """What the head reads: the mean over the patches, or the class token as in the paper."""
     image_size: Size | None = None
     """Height and width to train at; the checkpoint's positions are interpolated. None for the checkpoint's own."""
     layer_decay: float = 1.0

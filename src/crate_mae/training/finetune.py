@@ -54,8 +54,8 @@ def starting_model(config: FinetuneConfig, class_names: tuple[str, ...]) -> Clas
         shape = config.model_config()
         if config.image_size:
             shape = replace(shape, image_size=config.image_size)
-        return Classifier(shape, class_names, generator)
+        return Classifier(shape, class_names, generator, config.pool)
     pretrained = load(config.checkpoint, config.image_size)
     if config.random:
-        return Classifier(pretrained.config, class_names, generator)
-    return Classifier.on(pretrained, class_names, generator)
+        return Classifier(pretrained.config, class_names, generator, config.pool)
+    return Classifier.on(pretrained, class_names, generator, config.pool)

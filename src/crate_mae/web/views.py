@@ -102,10 +102,10 @@ def layer(
     if not 1 <= number <= depth:
         raise UserError(f"there is no layer {number}; this model has layers 1 to {depth}.")
     pixels = _pixels(model, picture)
-    attention = attention_maps(model, pixels, number - 1, convention)
+    attention = attention_maps(model, pixels, number, convention)
     found, missing = None, None
     try:
-        found = _plain(components(model, pixels, number - 1, threshold))
+        found = _plain(components(model, pixels, number, threshold))
     except UserError as error:  # the other half of the answer is still right
         missing = str(error)
     return Layer(
