@@ -8,7 +8,19 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from crate_mae import operators
-from crate_mae.operators import ISTA, MSSA, fold, ista, ista_folded, ista_listing, lasso, mssa, mssa_listing, mssa_tied
+from crate_mae.operators import (
+    ISTA,
+    MSSA,
+    fold,
+    ista,
+    ista_folded,
+    ista_listing,
+    ista_overcomplete,
+    lasso,
+    mssa,
+    mssa_listing,
+    mssa_tied,
+)
 
 heads_and_width = st.tuples(st.integers(1, 5), st.integers(1, 6))
 batch_and_tokens = st.tuples(st.integers(1, 3), st.integers(1, 30))

@@ -64,6 +64,6 @@ def test_the_authors_convention_is_the_golden_map(file: Path, key: str) -> None:
 
 def test_a_layer_that_is_not_there(images: torch.Tensor) -> None:
     for convention in ("paper", "authors"):
-        with pytest.raises(crate_mae.UserError, match="no layer 2"):
+        with pytest.raises(crate_mae.UserError, match="no layer 3"):
             attention_maps(small_model("crate_mae_tiny"), images, 3, convention)
     assert attention_maps(small_model("crate_mae_tiny", depth=1), images).layer == 1

@@ -75,7 +75,7 @@ def equation(X: Tensor, U: Tensor) -> Tensor:
 
 def slow(block: torch.nn.Module, tokens: Tensor, decoder: bool) -> tuple[dict[str, float], Tensor]:
     """Every quantity of one white-box layer on one image's tokens (n d), and its output."""
-    half, code, _ = (part[0] for part in block.step(tokens[None]))
+    half, code, output = (part[0] for part in block.step(tokens[None]))
     U = block.mssa.bases
     if decoder:
         X = normed = block.norm_mssa(block.rotation(block.norm_rotation(tokens)))
@@ -98,7 +98,7 @@ def slow(block: torch.nn.Module, tokens: Tensor, decoder: bool) -> tuple[dict[st
         "angle_equation": raw_equation,
         "angle_equation_beyond": beyond_equation,
     }
-    return found, code
+    return found, output
 
 
 @torch.no_grad()
