@@ -12,7 +12,8 @@ from torch import Tensor
 
 from crate_mae import figures
 from crate_mae.analysis.completed_images import completion_panels
-from crate_mae.data.folders import printable, walk
+from crate_mae.data.folders import walk
+from crate_mae.data.source import printable
 from crate_mae.errors import UserError
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.progress import progress

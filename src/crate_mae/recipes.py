@@ -8,21 +8,21 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
+from crate_mae.data.named import NAMED
 from crate_mae.errors import UserError
 from crate_mae.training.config import FinetuneConfig, PretrainConfig, RunConfig
-
-IMAGENET_IMAGES = 1_281_167
 
 
 def _imagenet(recipe: str, model: str) -> PretrainConfig:
     """The paper's appendix B.1, and what it leaves open as in He et al.'s code where that has an answer."""
     epochs = 800  # ours
     batch = 4096  # paper
+    images = NAMED["imagenet"].images
     return PretrainConfig(
         recipe=recipe,
         model=model,
         data="imagenet",
-        steps=epochs * IMAGENET_IMAGES // batch,
+        steps=epochs * images // batch,
         batch=batch,
         learning_rate=3e-5,  # paper
         weight_decay=0.1,  # paper
@@ -33,8 +33,8 @@ def _imagenet(recipe: str, model: str) -> PretrainConfig:
         precision="bfloat16",  # ours
         workers=8,
         log_every=50,
-        evaluate_every=5 * IMAGENET_IMAGES // batch,
-        checkpoint_every=IMAGENET_IMAGES // batch,
+        evaluate_every=5 * images // batch,
+        checkpoint_every=images // batch,
         evaluation_images=10_000,
     )
 
@@ -85,8 +85,8 @@ DIGITS_SHAPE: dict[str, Any] = {
     "dim": 192,
     "depth": 2,
     "heads": 6,
-    "mean": (0.305,),
-    "std": (0.376,),
+    "mean": NAMED["digits"].mean,
+    "std": NAMED["digits"].std,
 }
 
 
@@ -164,10 +164,10 @@ def imagenette_cpu() -> PretrainConfig:
     )
 
 
-def _paper_finetune(recipe: str, data: str, images: int) -> FinetuneConfig:
+def _paper_finetune(recipe: str, data: str) -> FinetuneConfig:
     """The paper's fine-tuning: AdamW, 5e-5, weight decay 0.01, batch 256, 224 px; the epochs are ours."""
     epochs, batch = 100, 256
-    steps = epochs * images // batch
+    steps = epochs * NAMED[data].images // batch
     return FinetuneConfig(
         recipe=recipe,
         model="crate_mae_base",
@@ -192,7 +192,7 @@ def finetune_cifar10() -> FinetuneConfig:
     Command: crate-mae finetune --recipe finetune_cifar10 --checkpoint RUN --data-root DIR --out runs/tuned
     Hardware: one GPU. Time: crate-mae plan estimates it. Result: not measured.
     """
-    return _paper_finetune("finetune_cifar10", "cifar10", 50_000)
+    return _paper_finetune("finetune_cifar10", "cifar10")
 
 
 def finetune_cifar100() -> FinetuneConfig:
@@ -201,7 +201,7 @@ def finetune_cifar100() -> FinetuneConfig:
     Command: crate-mae finetune --recipe finetune_cifar100 --checkpoint RUN --data-root DIR --out runs/tuned
     Hardware: one GPU. Time: crate-mae plan estimates it. Result: not measured.
     """
-    return _paper_finetune("finetune_cifar100", "cifar100", 50_000)
+    return _paper_finetune("finetune_cifar100", "cifar100")
 
 
 def finetune_flowers102() -> FinetuneConfig:
@@ -210,7 +210,7 @@ def finetune_flowers102() -> FinetuneConfig:
     Command: crate-mae finetune --recipe finetune_flowers102 --checkpoint RUN --data-root DIR --out runs/tuned
     Hardware: one GPU. Time: crate-mae plan estimates it. Result: not measured.
     """
-    return _paper_finetune("finetune_flowers102", "flowers102", 1_020)
+    return _paper_finetune("finetune_flowers102", "flowers102")
 
 
 def finetune_oxford_pets() -> FinetuneConfig:
@@ -219,7 +219,7 @@ def finetune_oxford_pets() -> FinetuneConfig:
     Command: crate-mae finetune --recipe finetune_oxford_pets --checkpoint RUN --data-root DIR --out runs/tuned
     Hardware: one GPU. Time: crate-mae plan estimates it. Result: not measured.
     """
-    return _paper_finetune("finetune_oxford_pets", "oxford_pets", 3_680)
+    return _paper_finetune("finetune_oxford_pets", "oxford_pets")
 
 
 def finetune_digits() -> FinetuneConfig:

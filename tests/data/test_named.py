@@ -12,8 +12,8 @@ import torch
 from PIL import Image
 
 from crate_mae import UserError
-from crate_mae.data.digits import split_digits
-from crate_mae.data.named import NAMED
+from crate_mae.data.named import NAMED, open_named
+from crate_mae.data.named_layouts import OPENERS, split_digits
 from crate_mae.data.open import open_dataset
 from crate_mae.data.source import ImageSource
 from crate_mae.torchvision_fix import torchvision
@@ -95,18 +95,34 @@ def imagenet(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.save((names, ["n01440764", "n02102040"]), root / "meta.bin")
 
 
+def tiny_imagenet(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five training images and two for validation of each of two classes, in the order of their ids."""
+    folder, lines = root / "tiny-imagenet-200", []
+    for number in range(10):
+        wnid = ["n01443537", "n02124075"][number % 2]
+        write(folder / "train" / wnid / "images" / f"{wnid}_{number}.JPEG", number)
+        (folder / "train" / wnid / f"{wnid}_boxes.txt").write_text(f"{wnid}_{number}.JPEG\t0\t0\t9\t9\n")
+    for number in range(4):
+        write(folder / "val" / "images" / f"val_{number}.JPEG", number)
+        lines.append(f"val_{number}.JPEG\t{['n02124075', 'n01443537'][number % 2]}\t0\t0\t9\t9\n")
+    (folder / "val" / "val_annotations.txt").write_text("".join(lines))
+    (folder / "words.txt").write_text("n00001740\tentity\nn01443537\tgoldfish, Carassius auratus\n")
+    (folder / "wnids.txt").write_text("n02124075\nn01443537\n")
+
+
 MAKE = {
     "cifar10": (cifar10, {"train": 30, "test": 8}, ("airplane", "automobile", "bird"), 32),
     "cifar100": (cifar100, {"train": 30, "test": 8}, ("apple", "bee", "camel"), 32),
     "flowers102": (flowers102, {"train": 6, "val": 3, "test": 3}, None, 20),
     "oxford_pets": (oxford_pets, {"train": 20, "test": 8}, ("Abyssinian", "American Bulldog"), 20),
     "imagenette": (imagenette, {"train": 10, "val": 4, "test": 4}, ("tench", "English springer"), 20),
+    "tiny_imagenet": (tiny_imagenet, {"train": 10, "val": 4, "test": 4}, ("goldfish", "n02124075"), 20),
     "imagenet": (imagenet, {"train": 10, "val": 4, "test": 4}, ("tench", "English springer"), 20),
 }
 
 
 def test_every_named_set_is_made_here_and_documented() -> None:
-    assert MAKE.keys() | {"digits"} == NAMED.keys()
+    assert MAKE.keys() | {"digits"} == NAMED.keys() == OPENERS.keys()
     page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
     assert all(f"`{name}`" in page for name in NAMED)
 
@@ -161,7 +177,7 @@ def test_a_pickle_with_another_checksum_is_never_loaded(
         good = file.read_bytes()
         trap = tmp_path / "trap"
         file.write_bytes(pickle.dumps(Trap(str(trap))))
-        with pytest.raises(UserError, match="not whole"):
+        with pytest.raises(UserError, match="not complete"):
             open_dataset(name, "train", tmp_path)
         assert not trap.exists()
         file.write_bytes(good)
@@ -183,7 +199,7 @@ class Trap:
 def test_flowers_with_another_checksum_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flowers102(tmp_path, monkeypatch)
     scipy.io.savemat(tmp_path / "flowers-102" / "setid.mat", {"trnid": [[1]]})
-    with pytest.raises(UserError, match="not whole"):
+    with pytest.raises(UserError, match="not complete"):
         open_dataset("flowers102", "train", tmp_path)
 
 
@@ -198,8 +214,61 @@ def test_imagenet_archives_are_unpacked_only_when_asked(tmp_path: Path, monkeypa
     assert not (tmp_path / "val").exists()
 
 
+def test_tiny_imagenet_has_its_validation_labels_from_the_annotations_or_from_class_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny_imagenet(tmp_path, monkeypatch)
+    annotated = open_dataset("tiny_imagenet", "val", tmp_path)
+    assert labels(annotated) == [1, 0, 1, 0]
+    assert labels(open_dataset("tiny_imagenet", "train", tmp_path)) == [0] * 5 + [1] * 5
+    folder = tmp_path / "tiny-imagenet-200" / "val"
+    (folder / "val_annotations.txt").unlink()
+    for number in range(4):
+        place = folder / ["n02124075", "n01443537"][number % 2] / "images"
+        place.mkdir(parents=True, exist_ok=True)
+        (folder / "images" / f"val_{number}.JPEG").rename(place / f"val_{number}.JPEG")
+    sorted_by_class = open_dataset("tiny_imagenet", "val", tmp_path)
+    assert labels(sorted_by_class) == [0, 0, 1, 1]
+    assert sorted_by_class.class_names == annotated.class_names
+
+
+def test_an_incomplete_tiny_imagenet_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny_imagenet(tmp_path, monkeypatch)
+    folder = tmp_path / "tiny-imagenet-200"
+    (folder / "val" / "val_annotations.txt").write_text("val_0.JPEG\n")
+    with pytest.raises(UserError, match=r"tiny_imagenet in .* is not complete"):
+        open_dataset("tiny_imagenet", "val", tmp_path)
+    (folder / "train").rename(folder / "away")
+    with pytest.raises(UserError, match=r"tiny_imagenet in .* is not complete"):
+        open_dataset("tiny_imagenet", "train", tmp_path)
+
+
+def test_tiny_imagenet_is_fetched_only_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched = []
+
+    def fetch(url: str, root: str, md5: str) -> None:
+        fetched.append((url, md5))
+        tiny_imagenet(Path(root), monkeypatch)
+
+    monkeypatch.setattr(datasets.utils, "download_and_extract_archive", fetch)
+    with pytest.raises(UserError, match="use --download"):
+        open_dataset("tiny_imagenet", "train", tmp_path)
+    assert not fetched
+    for split in ("train", "val"):
+        assert open_dataset("tiny_imagenet", split, tmp_path, download=True)
+    assert len(fetched) == 1
+
+
+def test_the_records_agree_with_the_digits() -> None:
+    record = NAMED["digits"]
+    train = open_named("digits", Path(), "train", download=False)
+    assert (len(train), len(train.class_names or ())) == (record.images, record.classes)
+    pixels = np.stack([np.asarray(train.read(index)) for index in range(len(train))]) / 255
+    assert (round(float(pixels.mean()), 3), round(float(pixels.std()), 3)) == (record.mean[0], record.std[0])
+
+
 def test_digits_are_scikit_learns() -> None:
-    whole = split_digits(seed=0)
+    whole = split_digits()
     test = open_dataset("digits", "test")
     assert labels(test) == whole.test_labels.tolist()
     pixels = np.stack([np.asarray(test.read(index)) for index in range(len(test))]) / 255

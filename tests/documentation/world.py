@@ -15,8 +15,8 @@ from sklearn.datasets import load_sample_image
 
 import crate_mae
 from crate_mae import Classifier
-from crate_mae.data import named
-from crate_mae.data.digits import Digits, split_digits
+from crate_mae.data import named_layouts
+from crate_mae.data.named_layouts import Digits, split_digits
 from crate_mae.data.open import open_dataset
 from crate_mae.models.layouts import mae_pairs
 from tests.hub.fake_hub import FakeHub, as_the_hub
@@ -41,7 +41,7 @@ def world(folder: Path, page: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     A Hub of one's own answers in place of the real one.
     """
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(named, "split_digits", _some_digits)
+    monkeypatch.setattr(named_layouts, "split_digits", _some_digits)
     rng = np.random.default_rng(0)
     for number in range(24):
         bright = rng.integers(0, 128 + 127 * (number % 2), (16, 20, 3), dtype=np.uint8)
@@ -64,8 +64,8 @@ def world(folder: Path, page: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         yield hub
 
 
-def _some_digits(seed: int) -> Digits:
-    whole = split_digits(seed)
+def _some_digits() -> Digits:
+    whole = split_digits()
     return Digits(whole.train[::EVERY], whole.train_labels[::EVERY], whole.test[::EVERY], whole.test_labels[::EVERY])
 
 

@@ -4,7 +4,6 @@ import json
 import re
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,7 +15,7 @@ from crate_mae.errors import UserError
 from crate_mae.models.classifier import Classifier
 from crate_mae.models.zoo import create_model
 from crate_mae.planning.hardware import GB, Hardware, hardware, product_speed
-from crate_mae.planning.plan import SETS, Plan, plan, table
+from crate_mae.planning.plan import Plan, plan, table
 from crate_mae.training.config import RunConfig, override
 from tests.conftest import small_model
 
@@ -29,10 +28,10 @@ def planned(recipe: str, *settings: str, memory: float = 80, devices: int = 8, s
     return plan(config, replace(A100, memory=memory * GB), devices, shard)
 
 
-def test_the_table_of_sets_is_complete_and_right() -> None:
-    assert SETS.keys() == NAMED.keys()
-    assert SETS["digits"] == (len(NAMED["digits"].open(Path(), "train", False)), 10)
-    assert SETS["imagenet"][0] == recipes.IMAGENET_IMAGES
+def test_the_images_and_classes_of_a_named_set_are_known() -> None:
+    made = planned("finetune_digits", "batch=64", devices=1)
+    assert (made.images_in_set, made.classes) == (NAMED["digits"].images, NAMED["digits"].classes) == (1347, 10)
+    assert planned("crate_mae_small_imagenet").images_in_set == NAMED["imagenet"].images
 
 
 @pytest.mark.parametrize("recipe", recipes.PRETRAIN)

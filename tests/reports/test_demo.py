@@ -9,7 +9,7 @@ from rich.console import Console
 import crate_mae
 from crate_mae import recipes
 from crate_mae.cli import main
-from crate_mae.data.digits import split_digits
+from crate_mae.data.named_layouts import split_digits
 from crate_mae.evaluation.linear_probe import Probe, Strength
 from crate_mae.evaluation.probe_model import open_parts
 from crate_mae.models.autoencoder import MaskedAutoencoder
@@ -38,7 +38,7 @@ def test_a_short_demo_writes_everything_and_its_own_numbers(tmp_path: Path, caps
     assert losses["40"] < 0.8 * losses["10"]
     assert numbers["held_out_loss"].keys() == {"0", "8", "16", "24", "32", "40"}
     model = crate_mae.load(out)
-    digits = split_digits(0)
+    digits = split_digits()
     assert model.config.mean == pytest.approx((digits.train.mean(),), abs=1e-3)
     assert model.config.std == pytest.approx((digits.train.std(),), abs=1e-3)
 

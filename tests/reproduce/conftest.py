@@ -12,8 +12,8 @@ from PIL import Image
 from rich.console import Console
 
 from crate_mae import figures
-from crate_mae.data import named
-from crate_mae.data.digits import Digits, split_digits
+from crate_mae.data import named_layouts
+from crate_mae.data.named_layouts import Digits, split_digits
 from crate_mae.evaluation import probe_model
 from crate_mae.reproduce import command, tasks
 from crate_mae.reproduce.command import run
@@ -52,7 +52,7 @@ def fewer_pictures(patch: pytest.MonkeyPatch) -> None:
 
 def few_digits(patch: pytest.MonkeyPatch) -> None:
     """Every sixth digit."""
-    patch.setattr(named, "split_digits", lambda seed: Digits(*(part[::6] for part in split_digits(seed))))
+    patch.setattr(named_layouts, "split_digits", lambda: Digits(*(part[::6] for part in split_digits())))
 
 
 def quick_probes(patch: pytest.MonkeyPatch) -> None:

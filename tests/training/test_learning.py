@@ -9,7 +9,7 @@ from sklearn.preprocessing import StandardScaler
 
 import crate_mae
 from crate_mae.cli import main
-from crate_mae.data.digits import split_digits
+from crate_mae.data.named_layouts import split_digits
 from crate_mae.models.image_model import ImageModel
 from crate_mae.recipes import DIGITS_SHAPE
 from tests.training.runs import metrics, words
@@ -17,7 +17,7 @@ from tests.training.runs import metrics, words
 
 def probe(model: ImageModel) -> float:
     """The share of test digits that logistic regression on the features gets right."""
-    digits = split_digits(0)
+    digits = split_digits()
     mean, std = DIGITS_SHAPE["mean"][0], DIGITS_SHAPE["std"][0]
     with torch.no_grad():
         train, test = (

@@ -6,7 +6,7 @@ from typing import Literal
 
 import tyro
 
-from crate_mae.cli.arguments import checked_seed
+from crate_mae.cli.arguments import Data, checked_seed
 from crate_mae.device import Device, pick_device
 from crate_mae.errors import UserError
 
@@ -77,7 +77,7 @@ def complete(
 
 
 def embed(
-    data: tyro.conf.Positional[str],
+    data: tyro.conf.Positional[Data],
     checkpoint: Path,
     out: Path,
     split: Literal["train", "val", "test"] | None = None,
@@ -95,7 +95,6 @@ def embed(
     are listed and left out, and the exit code is 1.
 
     Args:
-        data: A folder, shards, or a name (digits, cifar10, cifar100, flowers102, oxford_pets, imagenette, imagenet).
         checkpoint: A checkpoint folder, or a run folder.
         out: A .parquet file (columns path, label, feature) or an .npz file (arrays paths, labels, features).
         split: Which images, where the set has several splits.

@@ -5,8 +5,11 @@ from typing import Annotated
 
 import tyro
 
+from crate_mae.data.named import NAMES
 from crate_mae.errors import UserError
 
+Data = Annotated[str, tyro.conf.arg(help=f"A name ({NAMES}), a folder or shards.")]
+"""``--data``, or the first word."""
 Settings = Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="KEY=VALUE"), tyro.conf.UseAppendAction]
 """``--set KEY=VALUE``, any number of times."""
 

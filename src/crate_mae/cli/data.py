@@ -5,6 +5,7 @@ from pathlib import Path
 
 import tyro
 
+from crate_mae.cli.arguments import Data
 from crate_mae.errors import UserError
 
 
@@ -23,11 +24,10 @@ def data_pack(folder: tyro.conf.Positional[Path], out: Path, shard_size: str = "
     pack(folder, out, shard_size, Console())
 
 
-def data_check(data: tyro.conf.Positional[str], data_root: Path | None = None, workers: int | None = None) -> None:
+def data_check(data: tyro.conf.Positional[Data], data_root: Path | None = None, workers: int | None = None) -> None:
     """Read every image of a set and list those that can't be read; exit with code 1 where there are any.
 
     Args:
-        data: A name (digits, cifar10, cifar100, flowers102, oxford_pets, imagenette, imagenet), a folder or shards.
         data_root: Where named sets are; data/ unless given.
         workers: Processes that read; as many as there are processors unless given.
     """

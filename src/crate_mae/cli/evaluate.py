@@ -7,14 +7,14 @@ from typing import Literal
 
 import tyro
 
-from crate_mae.cli.arguments import checked_seed
+from crate_mae.cli.arguments import Data, checked_seed
 from crate_mae.device import Device, pick_device
 from crate_mae.errors import UserError
 
 
 def probe(
     checkpoint: tyro.conf.Positional[Path],
-    data: str,
+    data: Data,
     data_root: Path | None = None,
     download: bool = False,
     layer: tyro.conf.UseAppendAction[tuple[Literal["all"] | int, ...]] = (),
@@ -33,7 +33,6 @@ def probe(
 
     Args:
         checkpoint: A checkpoint folder, or a run folder.
-        data: A name (digits, cifar10, cifar100, flowers102, oxford_pets, imagenette, imagenet), a folder or shards.
         data_root: Where named sets are; data/ unless given.
         download: Fetch a named set that is not there.
         layer: 0 for the embedding, l for the output of block l, -1 for the last; all for each. May be given again.

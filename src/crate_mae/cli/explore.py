@@ -6,7 +6,7 @@ from typing import Literal
 
 import tyro
 
-from crate_mae.cli.arguments import checked_seed
+from crate_mae.cli.arguments import Data, checked_seed
 from crate_mae.device import Device, pick_device
 from crate_mae.errors import UserError
 
@@ -31,7 +31,7 @@ def demo(out: Path = Path("runs/demo"), steps: int = 1500, seed: int = 0, device
 
 def inspect(
     checkpoint: tyro.conf.Positional[Path],
-    data: str,
+    data: Data,
     data_root: Path | None = None,
     split: Literal["train", "val", "test"] = "test",
     images: int = 256,
@@ -46,7 +46,6 @@ def inspect(
 
     Args:
         checkpoint: A checkpoint folder, or a run folder.
-        data: A name (digits, cifar10, cifar100, flowers102, oxford_pets, imagenette, imagenet), a folder or shards.
         data_root: Where named sets are; data/ unless given.
         split: Which images.
         images: How many of them, drawn at random.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crate_mae.data.source import ImageSource, file_stamp
+from crate_mae.data.source import ImageSource, file_stamp, printable
 from crate_mae.errors import UserError
 
 SUFFIXES = frozenset(
@@ -58,11 +58,6 @@ def as_key(file: str) -> str:
     folder, name = os.path.split(file)
     stem = os.path.splitext(name)[0].replace(".", "_")
     return f"{folder}/{stem}".replace(os.sep, "/").lstrip("/")
-
-
-def printable(name: str) -> str:
-    """A file name as text that any terminal and JSON file takes, also where it is not UTF-8."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def classes(folders: Sequence[Path]) -> list[str] | None:

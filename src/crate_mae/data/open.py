@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 from crate_mae.data.folders import Folder, classes
-from crate_mae.data.named import NAMED, Split, open_named
+from crate_mae.data.named import NAMED, NAMES, Split, open_named
 from crate_mae.data.shards import Shards, find_shards, is_pattern
 from crate_mae.data.source import ImageSource, carve
 from crate_mae.errors import UserError
@@ -71,7 +71,7 @@ def find_splits(data: str | Path, root: Path | None = None, download: bool = Fal
         return tree_splits(path)
     if path.exists():
         raise UserError(f"{path} is neither a folder of images nor a .tar shard.")
-    raise UserError(f"there is no folder {path}, and no set of that name; the names are {', '.join(NAMED)}.")
+    raise UserError(f"there is no folder {path}, and no set of that name; the names are {NAMES}.")
 
 
 def _named(name: str, root: Path, download: bool) -> Splits:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from crate_mae.data.folders import Folder, as_key, printable
+from crate_mae.data.folders import Folder, as_key
 from crate_mae.data.open import tree_splits
 from crate_mae.data.shards import CLASSES
+from crate_mae.data.source import printable
 from crate_mae.errors import UserError
 from crate_mae.progress import progress
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from crate_mae.data.folders import SUFFIXES, printable
-from crate_mae.data.source import ImageSource, file_stamp
+from crate_mae.data.folders import SUFFIXES
+from crate_mae.data.source import ImageSource, file_stamp, printable
 from crate_mae.errors import UserError
 
 CLASSES = "classes.json"

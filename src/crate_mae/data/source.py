@@ -67,6 +67,11 @@ class ImageSource(ABC):
         return image_io.read(BytesIO(stored), name, before)
 
 
+def printable(name: str) -> str:
+    """A file name as text that any terminal and JSON file takes, even if it is not UTF-8."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
 def file_stamp(path: str | Path) -> str:
     """A file's size and the time of its last change."""
     try:
@@ -97,6 +102,33 @@ class Pictures(ImageSource):
 
     def key(self, index: int) -> str:
         return f"{index:08d}"
+
+
+class Files(ImageSource):
+    """Image files in a list, with labels."""
+
+    def __init__(self, files: Sequence[Path], labels: Sequence[int], class_names: Sequence[str] | None):
+        self.files, self.labels = list(files), np.asarray(labels)
+        count = int(self.labels.max(initial=-1)) + 1
+        self.class_names = tuple(class_names or map(str, range(count)))
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def stored(self, index: int) -> bytes:
+        return self.files[index].read_bytes()
+
+    def label(self, index: int) -> int:
+        return int(self.labels[index])
+
+    def name(self, index: int) -> str:
+        return printable(str(self.files[index]))
+
+    def key(self, index: int) -> str:
+        return f"{self.files[index].parent.name}/{self.files[index].stem}"
+
+    def stamp(self, index: int) -> str:
+        return file_stamp(self.files[index])
 
 
 class Part(ImageSource):

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from crate_mae.data.folders import SUFFIXES, printable, walk
+from crate_mae.data.folders import SUFFIXES, walk
 from crate_mae.data.loader import Bad
-from crate_mae.data.source import ImageSource
+from crate_mae.data.source import ImageSource, printable
 from crate_mae.errors import UserError
 from crate_mae.evaluation.class_scores import scores
 from crate_mae.models.classifier import Classifier

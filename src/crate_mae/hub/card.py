@@ -1,11 +1,12 @@
 """The model card that goes with a checkpoint to the Hugging Face Hub: what is known of a model, and what is not."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from huggingface_hub import ModelCard, ModelCardData
 
+from crate_mae.data.named import NAMED, NamedSet
 from crate_mae.errors import UserError
 from crate_mae.hub.run_record import BEST_BY, Record, read_record
 from crate_mae.models.checkpoint import read_checkpoint
@@ -14,22 +15,6 @@ if TYPE_CHECKING:
     from crate_mae.models.image_model import ImageModel
 
 
-class Dataset(NamedTuple):
-    """A well-known set of images."""
-
-    words: str
-    on_hub: str | None = None
-
-
-DATASETS = {
-    "digits": Dataset("scikit-learn's handwritten digits, 8 x 8 pixels"),
-    "cifar10": Dataset("CIFAR-10", "uoft-cs/cifar10"),
-    "cifar100": Dataset("CIFAR-100", "uoft-cs/cifar100"),
-    "flowers102": Dataset("Oxford Flowers 102"),
-    "oxford_pets": Dataset("Oxford-IIIT Pets", "timm/oxford-iiit-pet"),
-    "imagenette": Dataset("Imagenette", "frgfm/imagenette"),
-    "imagenet": Dataset("ImageNet-1k", "ILSVRC/imagenet-1k"),
-}
 TITLES = {"crate": "CRATE-MAE", "vit": "ViT-MAE"}
 KINDS = {
     "autoencoder": "A masked autoencoder: it completes images of which some patches are masked, and gives features.",
@@ -71,13 +56,13 @@ def model_card(
     """
     record = None if run is None else _of_this_model(model, Path(run))
     config, kind = model.config, model.kind
-    data = DATASETS.get(record.settings["data"]) if record else None
+    data = NAMED.get(record.settings["data"]) if record else None
     metadata = ModelCardData(
         license=license,
         library_name="crate-mae",
         pipeline_tag="image-classification" if model.num_classes else "image-feature-extraction",
         tags=["crate-mae", config.family, kind, "masked-autoencoder", "safetensors"],
-        datasets=[data.on_hub] if data and data.on_hub else None,
+        datasets=[data.hub_id] if data and data.hub_id else None,
         metrics=["accuracy"] if record and "val_accuracy" in record.numbers else None,
     )
     use = USES[kind].format(dim=config.dim)
@@ -162,10 +147,10 @@ def _recipe(record: Record | None) -> str:
     return _table(["setting", ""], rows)
 
 
-def _data(record: Record | None, data: Dataset | None) -> str:
+def _data(record: Record | None, data: NamedSet | None) -> str:
     if record is None:
         return "Not known."
-    what = data.words if data else "Images of the publisher's own, which this card does not describe"
+    what = data.title if data else "Images of the publisher's own, which this card does not describe"
     return f"{what}; {record.images:,} training images."
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields, replace
 
 import torch
 
+from crate_mae.data.named import NAMED
 from crate_mae.errors import UserError
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.checkpoint import read_checkpoint
@@ -14,18 +15,8 @@ from crate_mae.planning.hardware import USABLE, Hardware
 from crate_mae.planning.memory_fit import Fitting, Memory
 from crate_mae.training.config import FinetuneConfig, RunConfig
 
-SETS = {
-    "digits": (1_347, 10),
-    "cifar10": (50_000, 10),
-    "cifar100": (50_000, 100),
-    "flowers102": (1_020, 102),
-    "oxford_pets": (3_680, 37),
-    "imagenette": (9_469, 10),
-    "imagenet": (1_281_167, 1_000),
-}
-"""Images for training and classes of the named sets, so that none has to be opened."""
 CLASSES_ASSUMED = 1_000
-"""Of any other set."""
+"""Of a set that is not a named one."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +78,8 @@ class Plan:
 def plan(config: RunConfig, hardware: Hardware, devices: int = 1, shard: bool = False) -> Plan:
     """The plan of a run on so many devices. No weights are made and no images opened."""
     _check(config, hardware, devices, shard)
-    in_set, in_classes = SETS.get(config.data, (None, CLASSES_ASSUMED))
+    named = NAMED.get(config.data)
+    in_set, in_classes = (named.images, named.classes) if named else (None, CLASSES_ASSUMED)
     classes = in_classes if isinstance(config, FinetuneConfig) else None
     name, shape = _model(config)
     with torch.device("meta"):
