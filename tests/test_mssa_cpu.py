@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from crate_mae import mssa_cpu
-from crate_mae.mssa_cpu import OneMatrixAttention, at_a_time, keeps_maps
+from crate_mae.mssa_cpu import SubspaceAttention, chunk_size, keeps_maps
 from crate_mae.operators import attend, merge, mssa, project
 
 
@@ -36,12 +36,12 @@ def test_value_and_gradient_are_the_formulas(
     maps: float, expected: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images, heads, n, p = 5, 3, 11, 4
-    monkeypatch.setattr(mssa_cpu, "AT_A_TIME", math.ceil(maps * n**2 / torch.get_num_threads()))
-    assert at_a_time(images, heads, n) == expected
+    monkeypatch.setattr(mssa_cpu, "CHUNK", math.ceil(maps * n**2 / torch.get_num_threads()))
+    assert chunk_size(images, heads, n) == expected
     side_by_side = tokens_in_heads(images, n, heads, p).requires_grad_()
     w = side_by_side.transpose(1, 2)
     weights = torch.linspace(-1, 1, w.numel(), dtype=w.dtype).view(w.shape)
-    found, right = OneMatrixAttention.apply(w, 0.7), formula(w, 0.7)
+    found, right = SubspaceAttention.apply(w, 0.7), formula(w, 0.7)
     torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-12)
     one, other = (torch.autograd.grad((value * weights).sum(), side_by_side)[0] for value in (found, right))
     torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
@@ -53,7 +53,7 @@ def test_what_is_kept_for_the_way_back(kept: bool) -> None:
     with torch.autograd.graph.saved_tensors_hooks(
         lambda tensor: saved.append(tuple(tensor.shape)) or tensor, lambda t: t
     ):
-        OneMatrixAttention.apply(w, 1.0)
+        SubspaceAttention.apply(w, 1.0)
     assert saved == [(2, 3, 5, 4)] + kept * [(2, 3, 5, 5)]
     assert keeps_maps(2, 3, 5) is kept
 
@@ -66,8 +66,8 @@ def test_heads_merge_without_a_copy() -> None:
 
 def test_it_serves_training_on_a_cpu_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[torch.dtype] = []
-    apply = OneMatrixAttention.apply
-    monkeypatch.setattr(OneMatrixAttention, "apply", lambda w, scale: used.append(w.dtype) or apply(w, scale))
+    apply = SubspaceAttention.apply
+    monkeypatch.setattr(SubspaceAttention, "apply", lambda w, scale: used.append(w.dtype) or apply(w, scale))
     w = tokens_in_heads(2, 3, 5, 4)
     attend(w, 1.0)  # nobody goes back
     learned = w.clone().requires_grad_()
@@ -76,7 +76,7 @@ def test_it_serves_training_on_a_cpu_and_nothing_else(monkeypatch: pytest.Monkey
     attend(learned.bfloat16(), 1.0)
     attend(learned, 1.0, torch.tensor([[True] * 5, [True] * 3 + [False] * 2]))
     with monkeypatch.context() as small:
-        small.setattr(mssa_cpu, "AT_A_TIME", 24)
+        small.setattr(mssa_cpu, "CHUNK", 24)
         attend(learned, 1.0)
     assert not used
     attend(learned, 1.0)

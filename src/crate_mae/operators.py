@@ -3,8 +3,8 @@
 Tokens are rows here (``n d``) and columns in the paper (``d x N``), so the paper's ``U_k^T Z`` reads ``Z U_k``.
 The K subspaces stand in one matrix ``[U_1 .. U_K]^T`` of shape (K p, d); its rows ``k p .. (k + 1) p`` are ``U_k^T``.
 
-The fast forms are chosen by themselves. ``mssa_listing`` and ``ista_listing`` keep the paper's pseudocode (appendix
-B.2) as it stands, as the reference for them.
+The fast forms are chosen automatically. ``mssa_listing`` and ``ista_listing`` are the paper's pseudocode (appendix B.2)
+line by line, as the reference for them.
 """
 
 from contextlib import nullcontext
@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from crate_mae.mssa_cpu import OneMatrixAttention, suits
+from crate_mae.mssa_cpu import SubspaceAttention, fits_in_cache
 
 # --- MSSA: compress towards the subspaces ---------------------------------------------------------------------------
 
@@ -35,24 +35,24 @@ def merge(heads: Float[Tensor, "*b heads n p"]) -> Float[Tensor, "*b n d_out"]:
 def attend(
     w: Float[Tensor, "*b heads n p"], scale: float, present: Bool[Tensor, "*b n"] | None = None
 ) -> Float[Tensor, "*b heads n p"]:
-    """W softmax(scale W^T W) in each head. The n x n maps are not kept.
+    """W softmax(scale W^T W) in each head, without keeping large n x n maps.
 
-    ``OneMatrixAttention`` where a CPU is to go back as well, fused attention elsewhere and for very many tokens: each
-    is the faster one there. Tokens where ``present`` is False are padding: nobody attends to them.
+    Training on a CPU uses ``SubspaceAttention``, everything else torch's fused attention: each is the faster one there.
+    Tokens where ``present`` is False are padding: no token attends to them.
     """
-    if present is None and suits(w.shape[-2]) and _goes_back_on_a_cpu(w):
-        return OneMatrixAttention.apply(w.reshape(-1, *w.shape[-3:]), scale).view(w.shape)
+    if present is None and fits_in_cache(w.shape[-2]) and _trains_on_a_cpu(w):
+        return SubspaceAttention.apply(w.reshape(-1, *w.shape[-3:]), scale).view(w.shape)
     return F.scaled_dot_product_attention(w, w, w, attn_mask=attendable(present), scale=scale)
 
 
-def _goes_back_on_a_cpu(w: Tensor) -> bool:
+def _trains_on_a_cpu(w: Tensor) -> bool:
     full_precision = w.device.type == "cpu" and w.dtype in (torch.float32, torch.float64)
     transformed = torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(w)
     return full_precision and w.requires_grad and torch.is_grad_enabled() and not transformed
 
 
 def attendable(present: Bool[Tensor, "*b n"] | None) -> Bool[Tensor, "*b 1 1 n"] | None:
-    """Which tokens may be attended to, for every head and every token alike."""
+    """The tokens that may be attended to, as a mask that broadcasts over heads and queries."""
     return None if present is None else present[..., None, None, :]
 
 
@@ -62,7 +62,7 @@ def attention_map(
     scale: float,
     present: Bool[Tensor, "*b n"] | None = None,
 ) -> Float[Tensor, "*b heads n n"]:
-    """softmax(scale Q K^T), for looking at: row i says how token i attends to the others. MSSA has Q = K = W^T."""
+    """softmax(scale Q K^T), for visualisation: row i is how token i attends to all tokens. MSSA has Q = K = W^T."""
     logits = scale * queries @ keys.mT
     allowed = attendable(present)
     return (logits if allowed is None else logits.masked_fill(~allowed, float("-inf"))).softmax(-1)
@@ -99,7 +99,7 @@ def mssa_tied(
 
         MSSA(Z | U) = p / (N eps^2) [U_1 .. U_K] [W_1 softmax(W_1^T W_1); ..; W_K softmax(W_K^T W_K)],   W_k = U_k^T Z
 
-    N counts every token that is there, the class token too.
+    N counts every present token, including the class token.
     """
     w = project(tokens, subspaces, heads)
     mixed = merge(attend(w, 1.0, present))
@@ -169,9 +169,10 @@ def ista(
         ISTA(z | D) = relu(z + eta D^T (z - D z) - eta lambda)
 
     is the step from y = z on 1/2 ||z - D y||^2 + lambda ||y||_1 over y >= 0. For z >= 0 and eta <= 1 / ||D||^2 it does
-    not increase that objective. For signed z the start y = z is infeasible, nothing is promised, and it can rise.
+    not increase that objective. For signed z the starting point y = z is infeasible, and the objective can rise.
 
-    Two products per token as written; one, with P = eta D^T (I - D) made once, where the tokens outnumber d.
+    As written it takes two products per token. With more tokens than d it takes one, with P = eta D^T (I - D) computed
+    once.
     """
     if tokens.shape[:-1].numel() > tokens.shape[-1]:
         return ista_folded(tokens, fold(dictionary, eta), eta, lambda_)
@@ -180,14 +181,14 @@ def ista(
 
 
 def fold(dictionary: Float[Tensor, "d d"], eta: float) -> Float[Tensor, "d d"]:
-    """P^T = eta (D - D^T D), where P = eta D^T (I - D) is what ISTA adds to the identity; made in full precision."""
+    """P^T = eta (D - D^T D), where I + P = I + eta D^T (I - D) is ISTA's linear map; computed in full precision."""
     device = dictionary.device.type
     with torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext():
         return eta * (dictionary - _Gram.apply(dictionary))
 
 
 class _Gram(torch.autograd.Function):
-    """D^T D, with its gradient D (G + G^T) in one product; autograd takes two, D G and D G^T."""
+    """D^T D, with its gradient D (G + G^T) in one product; autograd would take two, D G and D G^T."""
 
     generate_vmap_rule = True
 
@@ -208,9 +209,9 @@ class _Gram(torch.autograd.Function):
 def ista_folded(
     tokens: Float[Tensor, "*b n d"], folded: Float[Tensor, "d d"], eta: float, lambda_: float
 ) -> Float[Tensor, "*b n d"]:
-    """relu(z + P z - eta lambda): ISTA with P^T = ``fold(D, eta)`` at hand.
+    """relu(z + P z - eta lambda): ISTA, given P^T = ``fold(D, eta)``.
 
-    The identity stays out of P: adding z itself rounds less than multiplying it by 1 + small, at the same speed.
+    The identity is not part of P: adding z rounds less than multiplying it by a matrix close to I, at the same speed.
     """
     rows = tokens.reshape(-1, tokens.shape[-1])
     return torch.addmm(rows, rows, folded).sub_(eta * lambda_).relu_().view(tokens.shape)
@@ -249,24 +250,24 @@ class ISTA(nn.Module):
         self._kept: tuple[Tensor, Tensor] | None = None
 
     def forward(self, tokens: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
-        # Elsewhere folding is cheap and comparing would wait for the device; a compiler can't follow the comparison.
+        # On a GPU, folding is cheap and the comparison below would synchronise; a compiler can't trace it.
         if torch.is_grad_enabled() or tokens.device.type != "cpu" or torch.compiler.is_compiling():
             return ista(tokens, self.dictionary, self.eta, self.lambda_)
         return ista_folded(tokens, self._fold_once(), self.eta, self.lambda_)
 
     def synthesis(self, code: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
-        """The code is what the paper's layer passes on: no map back."""
+        """The identity: in the paper's form the code itself is the layer's output."""
         return code
 
     def _fold_once(self) -> Float[Tensor, "d d"]:
-        # At inference P is kept. The dictionary it was made from is compared, d^2 against d^3, because edits through
-        # `.data` move no version counter.
+        # At inference P is cached. The dictionary is compared with the cached one (d^2 operations, against d^3 for
+        # folding), because edits through `.data` do not change its version counter.
         if self._kept is None or not _identical(self._kept[0], self.dictionary):
             self._kept = (self.dictionary.detach().clone(), fold(self.dictionary, self.eta))
         return self._kept[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_kept": None}  # copies and pickles fold for themselves
+        return self.__dict__ | {"_kept": None}  # copies and pickles fold again
 
     def extra_repr(self) -> str:
         return f"dim={self.dictionary.shape[0]}, eta={self.eta}, lambda={self.lambda_}"

@@ -28,13 +28,13 @@ def unpatchify(patches: Float[Tensor, "b n pixels"], patch: Size, grid: Size) ->
 
 
 def normalise_patches(patches: Float[Tensor, "b n pixels"]) -> Float[Tensor, "b n pixels"]:
-    """Each patch less its own mean, over its own deviation: the targets of ``norm_pix_loss``."""
+    """Each patch minus its own mean, divided by its own standard deviation: the targets of ``norm_pix_loss``."""
     mean, std = patch_statistics(patches)
     return (patches - mean) / std
 
 
 def patch_statistics(patches: Float[Tensor, "b n pixels"]) -> tuple[Float[Tensor, "b n 1"], Float[Tensor, "b n 1"]]:
-    """Mean and deviation of each patch over its pixels and channels; unbiased variance plus 1e-6, as He et al. do."""
+    """Mean and standard deviation of each patch over pixels and channels; unbiased variance plus 1e-6 (He et al.)."""
     return patches.mean(-1, keepdim=True), (patches.var(-1, keepdim=True) + 1e-6).sqrt()
 
 
@@ -53,10 +53,10 @@ def masked_count(num_patches: int, ratio: float) -> int:
 def random_mask(
     batch: int, num_patches: int, ratio: float = 0.75, generator: torch.Generator | None = None
 ) -> Bool[Tensor, "b n"]:
-    """Masks drawn uniformly among those with round(ratio * N) patches masked; True where masked.
+    """Uniformly random masks with round(ratio * N) masked patches each; True where masked.
 
-    The same count in every row: at least one patch is masked and one visible. The tensor lies on the generator's
-    device (the CPU without one), so the same seed gives the same masks on any machine that computes with them.
+    Every row has the same count: at least one patch is masked and one visible. The tensor is on the generator's device
+    (the CPU by default), so that the same seed gives the same masks on any machine.
     """
     device = "cpu" if generator is None else generator.device
     order = torch.rand(batch, num_patches, generator=generator, device=device).argsort(-1)
@@ -65,16 +65,16 @@ def random_mask(
 
 @dataclass(frozen=True)
 class Mask:
-    """A mask that has been checked against a batch, and the verbs that the autoencoder needs of it."""
+    """A mask that has been checked against a batch, and the operations that the autoencoder needs."""
 
     masked: Bool[Tensor, "b n"]
     """True where a patch is masked."""
     given: Bool[Tensor, "b n"]
-    """The same on the device that it came from. A mask from the CPU is counted there: a GPU need not wait for it."""
+    """The same on its original device. A mask from the CPU is counted there, so that a GPU is not synchronised."""
 
     @staticmethod
     def of(mask: object, batch: int, num_patches: int, device: torch.device) -> "Mask":
-        """Check a boolean mask, (N,) for all images or (B, N) for each, and bring it to the device."""
+        """Check a boolean mask, (N,) for all images or (B, N) for each, and move it to the device."""
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
             kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
             raise UserError(f"a mask is a boolean tensor, True where masked, not {kind}; make one with mask.bool().")
@@ -95,7 +95,7 @@ class Mask:
 
     @cached_property
     def present(self) -> Bool[Tensor, "b v"] | None:
-        """False where ``index`` is padding; None where nothing is."""
+        """False where ``index`` is padding; None if there is no padding."""
         there = ~self.given.gather(1, self._order)
         return None if there.all() else there.to(self.masked.device, non_blocking=True)
 
@@ -105,11 +105,11 @@ class Mask:
         return self.given.long().argsort(dim=-1, stable=True)[:, :longest]
 
     def take(self, patches: Float[Tensor, "b n c"]) -> Float[Tensor, "b v c"]:
-        """The visible ones, in patch order."""
+        """The visible patches, in patch order."""
         return patches.gather(1, self.index[..., None].expand(-1, -1, patches.shape[-1]))
 
     def put(self, visible: Float[Tensor, "b v c"], fill: Float[Tensor, " c"]) -> Float[Tensor, "b n c"]:
-        """The inverse of ``take``: visible ones back in their places, ``fill`` where masked."""
+        """The inverse of ``take``: visible patches in their places, ``fill`` where masked."""
         index = self.index[..., None].expand(-1, -1, visible.shape[-1])
         places = visible.new_zeros(*self.masked.shape, visible.shape[-1]).scatter(1, index, visible)
         return self.replace(places, fill)
@@ -119,16 +119,15 @@ class Mask:
         return torch.where(self.masked[..., None], fill.to(patches.dtype), patches)
 
     def mean_over_masked(self, values: Float[Tensor, "b n"]) -> Float[Tensor, ""]:
-        """The mean over all masked patches of the batch; zero where nothing is masked."""
+        """The mean over all masked patches of the batch; zero if nothing is masked."""
         return torch.where(self.masked, values, 0).sum() / self.masked.sum().clamp(min=1)
 
 
 @dataclass(frozen=True)
 class StillMask(Mask):
-    """The same verbs where no shape may depend on what is masked, as in an exported graph.
+    """The same operations with shapes that do not depend on the mask, as an exported graph needs them.
 
-    Nothing is left out: the masked patches stay in their places, and nobody attends to them. What the visible ones
-    become is the same but for rounding.
+    The masked patches stay in their places, and no token attends to them. The result is the same up to rounding.
     """
 
     @cached_property
@@ -142,7 +141,7 @@ class StillMask(Mask):
         return ~self.masked
 
     def take(self, patches: Float[Tensor, "b n c"]) -> Float[Tensor, "b n c"]:
-        """All of them."""
+        """All patches."""
         return patches
 
     def put(self, visible: Float[Tensor, "b n c"], fill: Float[Tensor, " c"]) -> Float[Tensor, "b n c"]:
@@ -176,6 +175,6 @@ def interpolate_table(table: Float[Tensor, "n d"], old: Size, new: Size) -> Floa
 
 
 def square_grid(num_patches: int) -> Size | None:
-    """(h, h) where N is a square, None where it is not."""
+    """(h, h) if N is a square number, else None."""
     side = math.isqrt(num_patches)
     return (side, side) if side * side == num_patches else None

@@ -89,7 +89,7 @@ def test_flops_are_those_that_torch_counts(make: str, images: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "numbers"), [("AT_A_TIME", 0), ("KEPT", 0), ("KEPT", 2**40)], ids=["fused", "maps again", "maps kept"]
+    ("limit", "numbers"), [("CHUNK", 0), ("KEPT", 0), ("KEPT", 2**40)], ids=["fused", "maps again", "maps kept"]
 )
 def test_flops_and_bytes_of_each_way_to_attend(limit: str, numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mssa_cpu, limit, numbers)
@@ -101,7 +101,7 @@ def test_flops_and_bytes_of_each_way_to_attend(limit: str, numbers: int, monkeyp
 
 
 def test_a_gpu_attends_by_the_fused_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mssa_cpu, "AT_A_TIME", 0)
+    monkeypatch.setattr(mssa_cpu, "CHUNK", 0)
     fused = [work.step_flops(False) for _, work in both("crate, paper", 6)]
     monkeypatch.undo()
     assert [work.step_flops(False, on_gpu=True) for _, work in both("crate, paper", 6)] == fused

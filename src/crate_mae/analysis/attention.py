@@ -1,4 +1,4 @@
-"""What the class token looks at."""
+"""What the class token attends to."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,15 +14,15 @@ from crate_mae.models.image_model import ImageModel
 Convention = Literal["paper", "authors"]
 CONVENTIONS: dict[Convention, str] = {
     "paper": "softmax over the patches of the unscaled inner products <K_k z_i, Q_k z_cls> of the raw tokens, the "
-    "class token left out; K_k = Q_k = U_k^T in a white-box layer",
-    "authors": "the class token's row of the map that the layer uses: scaled logits, after the norm, the class token's "
-    "weight on itself counted and then left out of the picture",
+    "class token excluded; K_k = Q_k = U_k^T in a white-box layer",
+    "authors": "the class token's row of the layer's own attention map: scaled logits, after the norm; the class "
+    "token's weight on itself is included in the softmax and not drawn",
 }
 
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """The class token against the patches, in every head of one encoder layer."""
+    """Attention of the class token to the patches, in every head of one encoder layer."""
 
     maps: Float[np.ndarray, "b heads h w"]
     """Weights; with ``on_itself`` each map sums to 1."""

@@ -1,4 +1,4 @@
-"""Completions as pictures and as numbers."""
+"""Completed images for display, and their errors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from crate_mae.models.autoencoder import Completion, MaskedAutoencoder
 from crate_mae.models.image_model import ImageModel
 from crate_mae.tokens import masked_count, random_mask, unpatchify
 
-MASKED_COLOUR = (0.70, 0.78, 0.90)  # no gray, so that it differs from any pixel of a gray image
+MASKED_COLOUR = (0.70, 0.78, 0.90)  # not gray, so that it differs from every pixel of a gray image
 RATIOS = (0.25, 0.5, 0.75, 0.9)
 
 
@@ -26,12 +26,12 @@ class Panels:
     original: list[np.ndarray]
     errors: list[float]
     caption: str
-    """How the completions were made, where that needs a word."""
+    """How the completions were computed, if a caption should say so."""
 
 
 @torch.no_grad()
 def completion_panels(model: MaskedAutoencoder, images: Tensor, mask: Tensor) -> Panels:
-    """Mask normalised images, complete them, and bring all to what a person can look at."""
+    """Mask normalised images, complete them, and convert all to pixel values for display."""
     completion = model(images, mask)
     config = model.config
     hidden = completion.mask.masked[..., None].expand_as(completion.patches).float()
@@ -47,7 +47,7 @@ def pictures(model: ImageModel, images: Tensor) -> list[np.ndarray]:
 
 
 def image_errors(completion: Completion) -> Float[Tensor, " b"]:
-    """Each image's mean squared error over its masked patches; 0 where none is."""
+    """Each image's mean squared error over its masked patches; 0 if none is masked."""
     masked = completion.mask.masked
     return torch.where(masked, completion.errors, 0).sum(-1) / masked.sum(-1).clamp(min=1)
 
@@ -58,14 +58,14 @@ class Ratios:
 
     ratios: tuple[float, ...]
     masked: tuple[int, ...]
-    """Patches masked at each."""
+    """Masked patches at each ratio."""
     error: Curve
-    """Over images, at each ratio: mean squared error over the masked patches, in normalised units."""
+    """Over images, for each ratio: mean squared error over the masked patches, in normalised units."""
     images: int
 
 
 class RatioWatch:
-    """Gathers ``Ratios`` while batches stream by."""
+    """Accumulates ``Ratios`` over batches."""
 
     def __init__(self, model: MaskedAutoencoder, seed: int = 0, ratios: Sequence[float] = RATIOS):
         self.model, self.ratios = model, tuple(ratios)
@@ -74,12 +74,12 @@ class RatioWatch:
 
     @torch.no_grad()
     def add(self, images: Tensor) -> None:
-        """A batch of normalised images."""
+        """Add a batch of normalised images."""
         masks = _nested_masks(self.model, len(images), self.ratios, self._generators)
         self._moments.add(torch.stack([image_errors(self.model(images, mask)) for mask in masks], 1))
 
     def result(self) -> Ratios:
-        """What all batches so far give."""
+        """The result over all batches so far."""
         masked = tuple(masked_count(self.model.num_patches, ratio) for ratio in self.ratios)
         return Ratios(self.ratios, masked, self._moments.curve(), self._moments.count)
 
@@ -87,13 +87,13 @@ class RatioWatch:
 def completions_at(
     model: MaskedAutoencoder, images: Tensor, ratios: Sequence[float] = RATIOS, seed: int = 0
 ) -> list[Panels]:
-    """The same images at several mask ratios; what is masked at a lower ratio is masked at a higher one."""
+    """The same images at several mask ratios; patches masked at one ratio stay masked at all higher ones."""
     masks = _nested_masks(model, len(images), ratios, _same_generators(seed, len(ratios)))
     return [completion_panels(model, images, mask) for mask in masks]
 
 
 def _same_generators(seed: int, count: int) -> list[torch.Generator]:
-    # Alike, they put the patches of an image in the same order, of which each ratio takes the first ones.
+    # With the same seed the patches of an image get the same order, and each ratio masks the first ones in it.
     return [torch.Generator().manual_seed(seed) for _ in range(count)]
 
 

@@ -11,7 +11,7 @@ from crate_mae.analysis.streaming import Curve, Moments
 from crate_mae.models.stack import Stack, Tokens
 
 EPSILON = 0.1
-"""eps^2 = 0.01 in every rate: what the authors' script has; the paper gives none."""
+"""eps^2 = 0.01 in every rate, as in the authors' script; the paper gives no value."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class LayerCurves:
     curves: dict[str, Curve]
     """By name; each has one entry for every layer."""
     left_out: dict[str, str]
-    """Quantities that make no sense for this model, and why."""
+    """Quantities that are not defined for this model, and why."""
     images: int
     epsilon: float
 
@@ -30,7 +30,7 @@ class LayerCurves:
 
 
 class LayerWatch:
-    """Gathers ``LayerCurves`` of the quantities that are named while batches stream by."""
+    """Accumulates ``LayerCurves`` of the named quantities over batches."""
 
     def __init__(self, stack: Stack, epsilon: float = EPSILON, names: Collection[str] = QUANTITIES.keys()):
         self.stack, self.epsilon = stack, epsilon
@@ -43,7 +43,7 @@ class LayerWatch:
 
     @torch.no_grad()
     def add(self, tokens: Tokens) -> None:
-        """A batch of what enters the first layer."""
+        """Add a batch of inputs of the first layer."""
         rows: dict[str, list[Tensor]] = {name: [] for name in self._moments}
         for block, step in zip(self.stack.blocks, self.stack.steps(tokens), strict=True):
             view = View(block, tokens, step, self.epsilon)
@@ -54,7 +54,7 @@ class LayerWatch:
             moments.add(torch.stack(rows[name], 1))
 
     def curves(self) -> LayerCurves:
-        """What all batches so far give."""
+        """The curves over all batches so far."""
         curves = {name: moments.curve() for name, moments in self._moments.items()}
         return LayerCurves(curves, self.left_out, next(iter(self._moments.values())).count, self.epsilon)
 
@@ -62,7 +62,7 @@ class LayerWatch:
 def layer_curves(
     stack: Stack, batches: Iterable[Tensor], epsilon: float = EPSILON, names: Collection[str] = QUANTITIES.keys()
 ) -> LayerCurves:
-    """Every quantity that is named over the layers of a stack, given what enters its first layer.
+    """Every named quantity over the layers of a stack, given batches of inputs of its first layer.
 
     For an encoder that is ``model.embed(images)``, for a decoder ``model.hand_over(model.encode(images, mask), mask)``.
     """

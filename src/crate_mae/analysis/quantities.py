@@ -1,8 +1,8 @@
 """What is measured at a layer: one definition of each quantity, used by every curve, figure and report.
 
-Tokens Z^l enter layer l, which makes Z^{l+1/2} and then Z^{l+1} of them (``Block.step``); all tokens count, the class
-token too, so N is the number of patches plus one. In the decoder read Y and V for Z and U. In the encoder Z^{l+1/2} is
-what MSSA has made, in the decoder what MSSA is about to be given: the decoder does things in reverse order.
+Layer l takes tokens Z^l and computes Z^{l+1/2} and then Z^{l+1} (``Block.step``). All tokens count, including the class
+token, so N is the number of patches plus one. In the decoder read Y and V for Z and U. Z^{l+1/2} is the result of MSSA
+in the encoder, and the input of MSSA in the decoder, which works in reverse order.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ PerImage = Float[Tensor, " b"]
 
 @dataclass(frozen=True)
 class View:
-    """A layer at work on some images; everything is measured in double precision where the device has it."""
+    """One layer and its results on a batch; everything is measured in double precision if the device has it."""
 
     block: Block
     tokens: Tokens
@@ -31,11 +31,11 @@ class View:
     step: Step
     """Z^{l+1/2}, the code A^{l+1} and Z^{l+1}."""
     epsilon: float
-    """The precision of the code in every rate."""
+    """The quantisation precision in every rate."""
 
     @cached_property
     def bases(self) -> Float[Tensor, "K d p"]:
-        """U^l; asked for only where the layer has subspaces."""
+        """U^l; used only if the layer has subspaces."""
         assert self.block.bases is not None
         return wide(self.block.bases)
 
@@ -56,14 +56,14 @@ class View:
 
     @cached_property
     def attended(self) -> Columns:
-        """X: what MSSA is given, after the layer norm before it."""
+        """X: the input of MSSA, after the layer norm before it."""
         return wide(self.block.attended(self.tokens)).mT
 
     @cached_property
     def angles(self) -> tuple[Float[Tensor, "2 b"], Float[Tensor, "2 b"]]:
-        """Degrees between -grad R^c(X | U) and the layer's own MSSA of X, then the equation's MSSA(X | U).
+        """Angles in degrees between -grad R^c(X | U) and the layer's own MSSA of X, then the equation's MSSA(X | U).
 
-        As they are, and beyond the span of {U_k U_k^T X}.
+        First raw, then with the span of {U_k U_k^T X} removed from both.
         """
         own = wide(self.block.attend(self.block.attended(self.tokens))).mT
         steps = torch.stack([own, mssa_field(self.attended, self.bases, self.epsilon)])
@@ -72,21 +72,21 @@ class View:
 
 
 def wide(tensor: Tensor) -> Tensor:
-    """Double precision, but on Apple's GPUs, which have none."""
+    """Double precision, except on Apple's GPUs, which lack it."""
     return tensor.detach().to(torch.float32 if tensor.device.type == "mps" else torch.float64)
 
 
 def sparsity(tokens: Float[Tensor, "b r c"]) -> PerImage:
-    """||Z||_0 / (d N): the share of entries that are not zero."""
+    """||Z||_0 / (d N): the share of non-zero entries."""
     return (tokens != 0).to(tokens.dtype).mean((-2, -1))
 
 
 def gini(tokens: Float[Tensor, "b r c"]) -> PerImage:
-    """The Gini index of the entries' sizes |z|: 0 where all are equal, towards 1 where few hold everything.
+    """The Gini index of the magnitudes |z|: 0 if all are equal, close to 1 if a few entries hold everything.
 
-        1 - 2 sum_i (c_i / ||c||_1) (n - i + 1/2) / n   with c_1 <= .. <= c_n the sorted sizes
+        1 - 2 sum_i (c_i / ||c||_1) (n - i + 1/2) / n   with c_1 <= .. <= c_n the sorted magnitudes
 
-    Unlike a count of zeros it also tells nearly zero from large. 0 where every entry is zero.
+    Unlike a count of zeros it also separates small entries from large ones. 0 if every entry is zero.
     """
     sizes = tokens.abs().flatten(1).sort(1).values
     n = sizes.shape[1]
@@ -109,9 +109,9 @@ class Quantity:
     needs_subspaces: bool = True
 
     def why_not(self, block: Block) -> str | None:
-        """Why the quantity makes no sense at a layer; None where it does."""
+        """Why the quantity is not defined for a layer; None if it is."""
         if self.needs_subspaces and block.bases is None:
-            return "it is measured against the subspaces U of a white-box layer, and this family has none"
+            return "it needs the subspaces U of a white-box layer, and this family has none"
         return None
 
 
@@ -121,29 +121,29 @@ QUANTITIES: dict[str, Quantity] = {
         r"R^c(Z^{\ell+1/2}\,|\,U^\ell)",
         "nats",
         "The coding rate of the tokens at the half step against the layer's subspaces, as the paper's figure has it: "
-        "tokens and bases as they are.",
+        "raw tokens and raw bases.",
         lambda at: rates.compression_rate(at.half, at.bases, at.epsilon),
     ),
     "compression_normed": Quantity(
         "compression, after the norm",
         r"R^c(\mathrm{LN}\,Z^{\ell+1/2}\,|\,U^\ell)",
         "nats",
-        "The same after the layer norm that follows the half step, so that the tokens' growing size plays no part.",
+        "The same after the layer norm that follows the half step, which removes the effect of growing token norms.",
         lambda at: rates.compression_rate(at.normed_half, at.bases, at.epsilon),
     ),
     "compression_authors": Quantity(
         "compression, authors' convention",
         r"R^c(\mathrm{unit}\;U^{\ell\top}\mathrm{LN}\,Z^\ell)",
         "nats",
-        "What MSSA is given, LN Z^l in the encoder, projected by each U_k, with every projected token scaled to norm "
-        "1: as the authors' script for their supervised model does it.",
+        "The input of MSSA, LN Z^l in the encoder, projected by each U_k, with every projected token scaled to norm 1: "
+        "the convention of the authors' script for their supervised model.",
         lambda at: rates.projected_compression_rate(rates.project(at.attended, at.bases), at.epsilon, unit_norm=True),
     ),
     "rate": Quantity(
         "rate of all tokens",
         r"R(Z^{\ell+1/2})",
         "nats",
-        "The coding rate of the tokens at the half step without any subspaces.",
+        "The coding rate of the tokens at the half step, without subspaces.",
         lambda at: rates.coding_rate(at.half, at.epsilon),
         needs_subspaces=False,
     ),
@@ -151,7 +151,7 @@ QUANTITIES: dict[str, Quantity] = {
         "rate reduction",
         r"\Delta R(Z^{\ell+1/2}\,|\,U^\ell)",
         "nats",
-        "The rate of all tokens less the compression, both raw. With learned bases it can be negative.",
+        "The rate of all tokens minus the compression, both raw. With learned bases it can be negative.",
         lambda at: rates.rate_reduction(at.half, at.bases, at.epsilon),
     ),
     "sparsity": Quantity(
@@ -167,7 +167,7 @@ QUANTITIES: dict[str, Quantity] = {
         "Gini index",
         r"\mathrm{Gini}(|A^{\ell+1}|)",
         "0 to 1",
-        "How unequal the sizes of the code's entries are: 0 if all are equal, towards 1 if a few hold everything.",
+        "How unequal the magnitudes of the code's entries are: 0 if all are equal, close to 1 if a few hold all.",
         lambda at: gini(at.code),
         needs_subspaces=False,
     ),
@@ -175,29 +175,29 @@ QUANTITIES: dict[str, Quantity] = {
         "angle of the layer's own step",
         r"\angle(\mathrm{MSSA},\,-\nabla R^c)",
         "degrees",
-        "Between what the layer's MSSA makes of its input X and -grad R^c(X | U): 0 if the layer compresses as steeply "
-        "as it can, 90 if it does neither, above 90 if it goes the other way.",
+        "Between the output of the layer's MSSA for its input X and -grad R^c(X | U): 0 if the layer follows the "
+        "negative gradient, 90 if it is orthogonal to it, above 90 if it expands.",
         lambda at: at.angles[0][0],
     ),
     "angle_beyond": Quantity(
-        "the same beyond the span",
+        "the same, span removed",
         r"\angle(\mathrm{MSSA},\,-\nabla R^c)",
         "degrees",
-        "The same with the span of {U_k U_k^T X} taken out of both: what the tokens do to each other.",
+        "The same with the span of {U_k U_k^T X} removed from both: the interaction between tokens.",
         lambda at: at.angles[1][0],
     ),
     "angle_equation": Quantity(
         "angle of the equation's step",
         r"\angle(\mathrm{MSSA}(X|U),\,-\nabla R^c)",
         "degrees",
-        "As the first angle, with MSSA as the paper's equation has it: [U_1 .. U_K] in place of a learned output map.",
+        "As the first angle, with MSSA as in the paper's equation: [U_1 .. U_K] in place of a learned output map.",
         lambda at: at.angles[0][1],
     ),
     "angle_equation_beyond": Quantity(
-        "the equation's beyond the span",
+        "the equation's, span removed",
         r"\angle(\mathrm{MSSA}(X|U),\,-\nabla R^c)",
         "degrees",
-        "The same with the span of {U_k U_k^T X} taken out of both.",
+        "The same with the span of {U_k U_k^T X} removed from both.",
         lambda at: at.angles[1][1],
     ),
 }

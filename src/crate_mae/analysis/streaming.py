@@ -1,4 +1,4 @@
-"""Statistics that are kept while images stream by: memory does not grow with their number."""
+"""Streaming statistics: memory does not grow with the number of images."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from crate_mae.errors import UserError
 
 @dataclass(frozen=True)
 class Curve:
-    """One number for each layer, or for whatever else stands in a row."""
+    """One number for each layer, or for each entry of any other sequence."""
 
     mean: Float[np.ndarray, " k"]
     """Over images."""
@@ -21,7 +21,7 @@ class Curve:
 
 
 class Moments:
-    """Mean and deviation over images, merged batch by batch (Chan, Golub and LeVeque)."""
+    """Mean and standard deviation over images, merged batch by batch (Chan, Golub and LeVeque)."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -38,7 +38,7 @@ class Moments:
         self.count = total
 
     def curve(self) -> Curve:
-        """What all images so far give."""
+        """Mean and standard deviation over all images so far."""
         if not self.count:
             raise UserError("there is no image to measure; give at least one.")
         return Curve(np.asarray(self._mean), np.sqrt(np.asarray(self._squares) / self.count))
@@ -47,9 +47,9 @@ class Moments:
 class LinearCKA:
     """Linear centred kernel alignment between two representations of the same tokens (Kornblith et al., 2019).
 
-        CKA(X, Y) = ||X^T Y||_F^2 / (||X^T X||_F ||Y^T Y||_F)   with the mean token taken out of X (n d) and Y (n e)
+        CKA(X, Y) = ||X^T Y||_F^2 / (||X^T X||_F ||Y^T Y||_F)   with the mean token subtracted from X (n d) and Y (n e)
 
-    1 where one is the other turned, scaled and shifted; near 0 where they have nothing to do with each other.
+    1 if one is a rotated, scaled and shifted copy of the other; near 0 if they are unrelated.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class LinearCKA:
         self._width = 0
 
     def add(self, X: Float[Tensor, "n d"], Y: Float[Tensor, "n e"]) -> None:
-        """Some more tokens, as rows."""
+        """Add tokens, as rows."""
         both = torch.cat([X, Y], 1)
         mean, total = both.mean(0), self._count + len(both)
         shift = mean if self._mean is None else mean - self._mean
@@ -70,7 +70,7 @@ class LinearCKA:
         self._count, self._width = total, X.shape[1]
 
     def value(self) -> float:
-        """The alignment over all tokens so far; 0 where one of the two is constant."""
+        """The alignment over all tokens so far; 0 if one of the two is constant."""
         if self._mean is None:
             raise UserError("there is no image to measure; give at least one.")
         products, width = torch.as_tensor(self._products), self._width

@@ -22,9 +22,9 @@ class Incoherence:
     """||Q_k^T Q_l||_2 with Q_k an orthonormal basis of the span of U_k: the cosine of the smallest angle between the
     two subspaces. 0 if they are orthogonal, 1 if they share a direction."""
     stretch: Float[np.ndarray, "layers 2"]
-    """The least and the largest singular value of the layer's U_k: both 1 if the bases are orthonormal."""
+    """The smallest and the largest singular value of the layer's U_k: both 1 if the bases are orthonormal."""
     by_chance: float
-    """What ``orthonormal`` is for two random subspaces of a large space: 2 sqrt(r (1 - r)) with r = p / d."""
+    """``orthonormal`` for two random subspaces of a large space: 2 sqrt(r (1 - r)) with r = p / d."""
 
     @property
     def mean(self) -> Float[np.ndarray, " layers"]:
@@ -38,14 +38,14 @@ class Incoherence:
 
 
 def incoherence(stack: Stack) -> Incoherence | str:
-    """The subspaces of each layer of an encoder or decoder; a reason where there is nothing to compare."""
+    """The subspaces of each layer of an encoder or decoder; a reason if there is nothing to compare."""
     found = [block.bases for block in stack.blocks]
     bases = [wide(U).cpu() for U in found if U is not None]
     if len(bases) < len(found):
         return "this family has no subspaces U"
     K, d, p = bases[0].shape
     if K == 1:
-        return "a single subspace has none to be compared with"
+        return "there is only one subspace"
     return Incoherence(
         np.stack([_norms(U) for U in bases]),
         np.stack([_norms(torch.linalg.qr(U).Q) for U in bases]),

@@ -1,4 +1,4 @@
-"""How well decoder layer g^{L-l} undoes encoder layer f^l, which the paper's design rests on."""
+"""How well decoder layer g^{L-l} inverts encoder layer f^l, an assumption of the paper's design."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ from crate_mae.models.stack import Tokens
 
 @dataclass(frozen=True)
 class Undoing:
-    """g^{L-l}(f^l(Z^l)) beside Z^l for l = 1 .. L, nothing masked; beside it, f^l(Z^l) that nobody undoes."""
+    """g^{L-l}(f^l(Z^l)) compared with Z^l for l = 1 .. L, nothing masked; for reference also f^l(Z^l) itself."""
 
     error: Curve
     """||g(f(Z)) - Z||_F / ||Z||_F for each image."""
     error_left_alone: Curve
-    """||f(Z) - Z||_F / ||Z||_F for each image: where g does harm, ``error`` is above it."""
+    """||f(Z) - Z||_F / ||Z||_F for each image; if ``error`` is above it, g does not help."""
     alignment: Float[np.ndarray, " layers"]
-    """Linear CKA of g(f(Z)) and Z over the tokens of all images; blind to scale, rotation and shift."""
+    """Linear CKA of g(f(Z)) and Z over the tokens of all images; invariant to scale, rotation and shift."""
     alignment_left_alone: Float[np.ndarray, " layers"]
     """Linear CKA of f(Z) and Z."""
     images: int
 
 
 def why_not_undoing(model: MaskedAutoencoder) -> str | None:
-    """Why the layers do not pair up; None where they do."""
+    """Why the layers can't be paired; None if they can."""
     config = model.config
     if config.depth != config.decoder_depth:
         return f"{config.depth} encoder layers and {config.decoder_depth} decoder layers do not pair up"
@@ -41,18 +41,18 @@ def why_not_undoing(model: MaskedAutoencoder) -> str | None:
 
 
 class UndoingWatch:
-    """Gathers ``Undoing`` while batches stream by."""
+    """Accumulates ``Undoing`` over batches."""
 
     def __init__(self, model: MaskedAutoencoder):
         if reason := why_not_undoing(model):
-            raise UserError(f"the decoder's layers can't be held against the encoder's: {reason}.")
+            raise UserError(f"the decoder's layers can't be compared with the encoder's: {reason}.")
         self.pairs = list(zip(model.encoder.blocks, reversed(model.decoder.blocks), strict=True))
         self._errors, self._left_alone = Moments(), Moments()
         self._alignments = [(LinearCKA(), LinearCKA()) for _ in self.pairs]
 
     @torch.no_grad()
     def add(self, tokens: Tokens) -> None:
-        """A batch of Z^1, ``model.embed(images)``."""
+        """Add a batch of Z^1, ``model.embed(images)``."""
         errors, left_alone = [], []
         for (f, g), (alignment, alone) in zip(self.pairs, self._alignments, strict=True):
             done = f(tokens)
@@ -66,13 +66,13 @@ class UndoingWatch:
         self._left_alone.add(torch.stack(left_alone, 1))
 
     def undoing(self) -> Undoing:
-        """What all batches so far give."""
+        """The result over all batches so far."""
         alignment, alone = np.array([[one.value() for one in both] for both in self._alignments]).T
         return Undoing(self._errors.curve(), self._left_alone.curve(), alignment, alone, self._errors.count)
 
 
 def undoing(model: MaskedAutoencoder, batches: Iterable[Tensor]) -> Undoing:
-    """How well each decoder layer undoes its encoder layer, over batches of normalised images."""
+    """How well each decoder layer inverts its encoder layer, over batches of normalised images."""
     watch = UndoingWatch(model)
     for images in batches:
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The masked autoencoder: any family of blocks, any view of the encoder's."""
+"""The masked autoencoder, for any family of blocks; the encoder sees all patches or the visible ones."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from crate_mae.tokens import Mask, normalise_patches, patch_statistics, unpatchi
 
 
 class MaskedAutoencoder(ImageModel):
-    """g(f(Mask(X))), and its error on the masked patches (eq:mae_loss_unreg, over these alone as in appendix B.1)."""
+    """g(f(Mask(X))), and its error on the masked patches (eq:mae_loss_unreg, restricted to them as in appendix B.1)."""
 
     kind = "autoencoder"
 
@@ -42,7 +42,7 @@ class MaskedAutoencoder(ImageModel):
         return Completion(checked.mean_over_masked(errors), errors, prediction, patches, checked, self.config)
 
     def embed(self, images: Tensor, mask: Tensor | None = None) -> Tokens:
-        """Z^1, what enters the first layer: the class token, then all patches or the visible ones."""
+        """Z^1, the input of the first layer: the class token, then all patches or the visible ones."""
         return self._enter(images, mask)[0]
 
     def encoder_steps(self, images: Tensor, mask: Tensor | None = None) -> Iterator[Step]:
@@ -50,7 +50,7 @@ class MaskedAutoencoder(ImageModel):
         return self.encoder.steps(*self._enter(images, mask))
 
     def decoder_steps(self, images: Tensor, mask: Tensor) -> Iterator[Step]:
-        """``decoder.steps`` on what the encoder makes of masked images."""
+        """``decoder.steps`` on the encoding of masked images."""
         return self.decoder.steps(self.hand_over(self.encode(images, mask), mask))
 
     def attention(self, images: Tensor, layer: int = -1, mask: Tensor | None = None) -> Float[Tensor, "b heads n n"]:
@@ -61,8 +61,8 @@ class MaskedAutoencoder(ImageModel):
     def encode(self, images: Tensor, mask: Tensor | None = None) -> Tokens:
         """Z, (B, 1 + N, d) with the class token first, after the final norm if there is one.
 
-        With a mask, what the decoder is handed: all tokens, or the class token and the visible ones in patch order
-        (images with fewer visible patches than others end in padding that says nothing).
+        With a mask, the decoder's input: all tokens, or the class token and the visible patches in patch order. Images
+        with fewer visible patches than others in the batch are padded.
         """
         return self.encoder(*self._enter(images, mask))
 
@@ -71,25 +71,27 @@ class MaskedAutoencoder(ImageModel):
         return self.pixels(self.decoder(self.hand_over(latent, mask))[:, 1:])
 
     def hand_over(self, latent: Tokens, mask: Tensor | Mask) -> Float[Tensor, "b m d_dec"]:
-        """Y^0, what enters the decoder's first layer: all tokens, with mask tokens in the places that were not seen."""
+        """Y^0, the input of the decoder's first layer: all tokens, with mask tokens where the encoder saw no patch."""
         checked = self._check(mask, latent)
         seen = checked.index.shape[1] if self.config.encoder_sees == "visible" else self.num_patches
         if latent.shape[1] != 1 + seen:
-            raise UserError(f"{latent.shape[1]} tokens do not fit a mask that leaves {1 + seen} with the class token.")
+            raise UserError(
+                f"{latent.shape[1]} tokens do not fit this mask, which leaves {1 + seen} with the class token."
+            )
         return self.handover(latent, checked)
 
     def complete(self, images: Tensor, mask: Tensor, original_known: bool = True) -> Float[Tensor, "b c H W"]:
         """The images with their masked patches filled in.
 
-        A model trained on normalised targets predicts patches up to a mean and a deviation. These come from the masked
-        patches themselves where ``images`` holds them; say ``original_known=False`` where it does not, and they come
-        from the visible patches.
+        A model trained on normalised targets predicts patches up to their mean and standard deviation. Both are taken
+        from the masked patches in ``images``. With ``original_known=False`` these are not used: both are taken from the
+        visible patches.
         """
         completion = self(images, mask)
         return completion.completed if original_known else completion.completed_blind
 
     def to_official(self) -> Weights:
-        """A state dict that the authors' strict load takes; a model that their layout can't hold is an error."""
+        """A state dict that the authors' strict load accepts; an error if their layout can't represent this model."""
         return official_weights(self.config, self.state_dict())
 
     def _enter(self, images: Tensor, mask: Tensor | None) -> tuple[Tokens, Present]:
@@ -107,16 +109,16 @@ class MaskedAutoencoder(ImageModel):
 
 @dataclass(frozen=True)
 class Completion:
-    """What the autoencoder makes of masked images."""
+    """The autoencoder's output for masked images."""
 
     loss: Float[Tensor, ""]
-    """Mean squared error over the masked patches; zero where none is masked."""
+    """Mean squared error over the masked patches; zero if none is masked."""
     errors: Float[Tensor, "b N"]
     """Mean squared error of every patch, against its target."""
     prediction: Float[Tensor, "b N pixels"]
-    """Every patch as the decoder gives it, pixels in the order (row, column, channel)."""
+    """The decoder's output for every patch, pixels in the order (row, column, channel)."""
     patches: Float[Tensor, "b N pixels"]
-    """Every patch as it was given."""
+    """Every patch of the input."""
     mask: Mask
     config: ModelConfig
 
@@ -124,7 +126,7 @@ class Completion:
     def completed(self) -> Float[Tensor, "b c H W"]:
         """The images with visible patches kept and masked ones predicted.
 
-        Normalised predictions are undone with the mean and deviation of the original patches.
+        Normalised predictions are rescaled with the mean and standard deviation of the original patches.
         """
         if not self.config.norm_pix_loss:
             return self._filled(self.prediction)
@@ -133,8 +135,8 @@ class Completion:
 
     @cached_property
     def completed_blind(self) -> Float[Tensor, "b c H W"]:
-        """The same without a look at the masked patches: normalised predictions are undone with the average mean and
-        deviation of each image's visible patches."""
+        """The same without using the masked patches: normalised predictions are rescaled with the average mean and
+        standard deviation of each image's visible patches."""
         if not self.config.norm_pix_loss:
             return self.completed
         masked = self.mask.masked[..., None]
@@ -146,10 +148,10 @@ class Completion:
 
     @property
     def caption(self) -> str:
-        """How a picture of ``completed`` was made, where that needs a word."""
+        """How ``completed`` was computed, if a caption should say so."""
         if not self.config.norm_pix_loss:
             return ""
-        return "normalised predictions shown with the mean and deviation of the original patches"
+        return "normalised predictions, rescaled with the mean and standard deviation of the original patches"
 
     def _filled(self, prediction: Float[Tensor, "b N pixels"]) -> Float[Tensor, "b c H W"]:
         filled = self.mask.replace(self.patches, prediction)

@@ -80,13 +80,13 @@ class Classifier(ImageModel):
         class_names: Sequence[str] | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        """A new head with random weights, for classes named 0, 1, .. unless names are given.
+        """A new head with random weights; the classes are named 0, 1, .. by default.
 
-        With 0 classes there is no head, and the model gives what the head would be given.
+        With 0 classes there is no head, and the model returns the pooled features.
         """
         names = tuple(map(str, range(num_classes))) if class_names is None else tuple(class_names)
         if len(names) != num_classes:
-            raise UserError(f"{len(names)} names can't name {num_classes} classes.")
+            raise UserError(f"there are {len(names)} names for {num_classes} classes; give one name for each class.")
         if num_classes == 0:
             self.class_names, self.head = (), nn.Identity()
             return
@@ -99,5 +99,5 @@ class Classifier(ImageModel):
 
 def _checked(class_names: Sequence[str]) -> tuple[str, ...]:
     if len(class_names) < 2 or not all(isinstance(name, str) for name in class_names):
-        raise UserError(f"a classifier needs at least two classes with words for names, not {class_names!r}.")
+        raise UserError(f"a classifier needs the names of at least two classes as text, not {class_names!r}.")
     return tuple(class_names)

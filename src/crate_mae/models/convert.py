@@ -21,7 +21,7 @@ from crate_mae.tokens import Size, sine_cosine_table, square_grid
 
 Source = str | Path | dict[str, Tensor] | nn.Module
 OFFICIAL_HEADS = {384: 6, 576: 12, 768: 12, 1024: 16}
-"""Heads of the authors' sizes: a state dict does not say."""
+"""Heads of the authors' sizes, which a state dict does not record."""
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -34,7 +34,9 @@ def read_weights(source: Source) -> Weights:
     while isinstance(contents, dict) and (inner := [k for k in WRAPPERS if isinstance(contents.get(k), dict)]):
         contents = contents[inner[0]]
     if not isinstance(contents, dict) or not contents or not all(map(_is_weight, contents.items())):
-        raise UserError(f"{_name(source)} holds no state dict: a mapping from names to tensors, bare or as 'model'.")
+        raise UserError(
+            f"{_name(source)} contains no state dict (a mapping from names to tensors, at the top level or as 'model')."
+        )
     return {name.removeprefix("module."): tensor for name, tensor in contents.items()}
 
 
@@ -57,14 +59,14 @@ def _read_file(path: Path) -> Any:
     if path.suffix == ".safetensors":
         return read_tensors(path)
     try:
-        # He et al.'s training checkpoints hold their arguments; nothing else but tensors is let in.
+        # He et al.'s training checkpoints contain their arguments; nothing else but tensors is accepted.
         with torch.serialization.safe_globals([argparse.Namespace]), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # a damaged or hostile pickle can raise anything
         raise UserError(
-            f"{path} is truncated, no PyTorch checkpoint, or holds Python objects other than tensors and arguments; "
-            f"nothing of it was run or loaded."
+            f"{path} is truncated, not a PyTorch checkpoint, or contains Python objects other than tensors and "
+            f"arguments; no code in it was run."
         ) from None
 
 
@@ -74,19 +76,19 @@ def _name(source: Source) -> str:
 
 def _layers(weights: Weights, pattern: str) -> int:
     layers = {int(found[1]) for name in weights if (found := re.match(pattern, name))}
-    # A false number in a name can't make more layers than there are tensors.
+    # A forged number in a name must not create more layers than there are tensors.
     return min(max(layers, default=-1) + 1, len(weights))
 
 
 def _shape(weights: Weights, name: str, dims: int, source: Source) -> torch.Size:
     tensor = weights.get(name)
     if tensor is None or tensor.ndim != dims:
-        raise UserError(f"{_name(source)} is of another model: it has no {name} of {dims} dimensions.")
+        raise UserError(f"{_name(source)} does not match this model: it has no {name} of {dims} dimensions.")
     return tensor.shape
 
 
 def _sizes(table: Tensor, patch: Size, image_size: int | Size | None) -> tuple[Size, Size | None]:
-    """The image size that a position table (1, 1 + N, d) is of, and the other one that was asked for, if any."""
+    """The image size of a position table (1, 1 + N, d), and the requested size if it differs."""
     asked = None if image_size is None else pair(image_size)
     num_patches = table.shape[1] - 1
     square = square_grid(num_patches)
@@ -96,13 +98,13 @@ def _sizes(table: Tensor, patch: Size, image_size: int | Size | None) -> tuple[S
             return asked, None
     if square is None:
         raise UserError(
-            f"the positions are of {num_patches} patches, which is no square; say image_size=(height, width)."
+            f"the positions are for {num_patches} patches, not a square number; give image_size=(height, width)."
         )
     return (square[0] * patch[0], square[1] * patch[1]), asked
 
 
 def _is_of_grid(table: Tensor, grid: Size) -> bool:
-    """Whether a table is the sine-cosine one of an oblong grid whose count of patches happens to be a square."""
+    """Whether a table is the sine-cosine table of an oblong grid whose number of patches happens to be a square."""
     return table.shape[1] % 4 == 0 and torch.allclose(table.float(), sine_cosine_table(grid, table.shape[1]), atol=1e-4)
 
 
@@ -113,7 +115,9 @@ def _import(
     tensors = {pair.ours: pair.into(weights[pair.theirs], config) for pair in pairs if pair.theirs in weights}
     unknown = weights.keys() - {pair.theirs for pair in pairs} - UNUSED
     if unknown:
-        raise UserError(f"{_name(source)} is of another model: it has {len(unknown)} tensors such as {min(unknown)}.")
+        raise UserError(
+            f"{_name(source)} does not match this model: it has {len(unknown)} unknown tensors such as {min(unknown)}."
+        )
     try:
         if asked is not None:
             config, tensors = resize(config, tensors, asked)
@@ -125,7 +129,8 @@ def _import(
         raise UserError(f"{_name(source)} can't be imported: {error}") from None
     if not whole:
         warnings.warn(
-            f"{_name(source)} holds an encoder without a decoder: the result encodes, but can't complete.", stacklevel=3
+            f"{_name(source)} contains an encoder without a decoder: the model encodes images but can't complete them.",
+            stacklevel=3,
         )
     return model
 
@@ -143,9 +148,9 @@ def from_official(
 ) -> ImageModel:
     """The authors' CRATE-MAE, from a file, a training checkpoint or a state dict.
 
-    Their files say neither lambda nor eta nor the number of heads: the defaults are those of their code. A square image
-    is assumed; another ``image_size`` than the file's interpolates the positions. A file without a decoder gives an
-    encoder, with a warning that says so.
+    Their files record neither lambda nor eta nor the number of heads: the defaults are those of their code. A square
+    image is assumed; an ``image_size`` that differs from the file's interpolates the positions. A file without a
+    decoder gives an encoder and a warning.
     """
     weights = read_weights(source)
     dim, channels, *patch = _shape(weights, "patch_embed.proj.weight", 4, source)
@@ -156,7 +161,7 @@ def from_official(
     if heads is None:
         heads = OFFICIAL_HEADS.get(dim) if "blocks.0.layers.0.0.fn.to_out.0.weight" in weights else 1
     if heads is None:
-        raise UserError(f"the file does not say how many heads a model with dim {dim} has; say heads=.")
+        raise UserError(f"the file does not record how many heads a model with dim {dim} has; give heads=.")
     config = model_config(
         "crate_mae_base",
         "official",
@@ -188,9 +193,9 @@ def from_vit_mae(
     """A ViT-MAE of He et al. or of transformers: a file, a training checkpoint, a state dict, a transformers model or
     the folder where one was saved.
 
-    What the weights don't say comes from the transformers configuration where there is one, and otherwise from He et
-    al.'s code: heads of 64 dimensions in the encoder, 16 of them in the decoder, norms' eps 1e-6 (1e-12 in
-    transformers' layout). A file without a decoder gives an encoder, with a warning that says so.
+    Settings that the weights don't determine come from the transformers configuration if there is one, otherwise from
+    He et al.'s code: heads of 64 dimensions in the encoder, 16 heads in the decoder, epsilon of the norms 1e-6 (1e-12
+    in transformers' layout). A file without a decoder gives an encoder and a warning.
     """
     weights = read_weights(source)
     said = _transformers_config(source)
@@ -201,7 +206,7 @@ def from_vit_mae(
     _shape(weights, "pos_embed", 3, source)
     size, asked = _sizes(weights["pos_embed"], (patch[0], patch[1]), image_size)
     if said.get("hidden_act", "gelu") != "gelu":
-        raise UserError(f"{_name(source)} has the activation {said['hidden_act']}; only gelu is known here.")
+        raise UserError(f"{_name(source)} has the activation {said['hidden_act']}; only gelu is supported.")
     eps = said.get("layer_norm_eps", 1e-6) if norm_eps is None else norm_eps
     whole = any(name.startswith("decoder_blocks.") for name in weights)
     decoder_dim = _shape(weights, "decoder_embed.weight", 2, source)[0] if whole else 0
@@ -260,11 +265,11 @@ _TRANSFORMERS_NAMES = [
     (r"\.(intermediate\.dense|mlp\.fc1)\.", ".mlp.fc1."),
     (r"\.(output\.dense|mlp\.fc2)\.", ".mlp.fc2."),
 ]
-"""transformers' names, of its fourth and its fifth major version, to He et al.'s, one after the other."""
+"""From transformers' names (major versions 4 and 5) to He et al.'s, applied in this order."""
 
 
 def _from_transformers(weights: Weights) -> Weights:
-    """He et al.'s layout of transformers' weights; queries, keys and values go into one matrix."""
+    """transformers' weights in He et al.'s layout, with queries, keys and values in one matrix."""
     renamed = {}
     for name, tensor in weights.items():
         for pattern, replacement in _TRANSFORMERS_NAMES:

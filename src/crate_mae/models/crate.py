@@ -1,4 +1,4 @@
-"""The white-box layers: the encoder's compresses, then sparsifies; the decoder's does the opposite in reverse order."""
+"""The white-box layers. The encoder layer compresses, then sparsifies; the decoder layer inverts both."""
 
 import torch
 from jaxtyping import Float

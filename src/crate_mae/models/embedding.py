@@ -1,4 +1,4 @@
-"""Where patches become tokens, and where the encoder's tokens become the decoder's."""
+"""Patches to tokens, and the encoder's tokens to the decoder's."""
 
 import torch
 import torch.nn.functional as F
@@ -11,10 +11,10 @@ from crate_mae.tokens import Mask, sine_cosine_table
 
 
 class Positions(nn.Module):
-    """A vector for each place, the class token's first.
+    """A position vector for each token, the class token's first.
 
-    Learned: for the patches alone, as in the paper. Fixed: a buffer that starts as the sine-cosine table with zeros for
-    the class token, and keeps an imported table bit for bit.
+    Learned: for the patches only, as in the paper. Fixed: a buffer, initially the sine-cosine table with zeros for the
+    class token; an imported table is kept bit for bit.
     """
 
     table: Tensor
@@ -33,12 +33,12 @@ class Positions(nn.Module):
 
 
 def with_class_row(table: Float[Tensor, "n d"]) -> Float[Tensor, "n+1 d"]:
-    """A row of zeros for the class token before the patches' rows."""
+    """The table with a row of zeros for the class token in front."""
     return F.pad(table, (0, 0, 1, 0))
 
 
 class PatchEmbedding(nn.Module):
-    """f^pre(X) = [z_cls, W^pre X + E^pos], with the masked patches blanked or left out."""
+    """f^pre(X) = [z_cls, W^pre X + E^pos], with masked patches set to zero, replaced by a token, or left out."""
 
     def __init__(self, config: ModelConfig, masks: bool):
         super().__init__()
@@ -66,10 +66,10 @@ class PatchEmbedding(nn.Module):
 
 
 class Handover(nn.Module):
-    """From the encoder's tokens to the decoder's: a linear map where one is needed or asked for.
+    """The encoder's tokens to the decoder's, with a linear map if the widths differ or the configuration asks for one.
 
-    After an encoder that saw only visible patches, also a learned token in each masked place and the decoder's own
-    positions. An encoder that saw all tokens has put positions into them already: none are added again.
+    If the encoder saw only the visible patches, a learned token is inserted for each masked patch, and the decoder's
+    own positions are added. If it saw all patches, their positions are already in the tokens.
     """
 
     def __init__(self, config: ModelConfig):

@@ -1,4 +1,4 @@
-"""What every model here does with images: tokens, features, attention maps, pictures, files."""
+"""What every model does with images: tokens, features, attention maps, preprocessing, files."""
 
 from abc import ABC
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ DECODER_BLOCKS: dict[Family, Callable[[ModelConfig], Block]] = {
 
 
 class ImageModel(nn.Module, HubModel, ABC):
-    """A patch embedding and an encoder; the autoencoder and the classifier add what they need."""
+    """A patch embedding and an encoder; the autoencoder adds a decoder, the classifier a head."""
 
     kind: ClassVar[str]
     """The name under which a checkpoint records this class."""
@@ -57,11 +57,11 @@ class ImageModel(nn.Module, HubModel, ABC):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return self.embedding.class_token.device
 
     def stacks(self) -> list[Stack]:
-        """The encoder, and the decoder where there is one."""
+        """The encoder, and the decoder if there is one."""
         return [module for module in self.children() if isinstance(module, Stack)]
 
     def adopt_encoder(self, other: "ImageModel") -> None:
@@ -84,7 +84,7 @@ class ImageModel(nn.Module, HubModel, ABC):
         return patchify(images, self.config.patch_size)
 
     def embed(self, images: Tensor) -> Tokens:
-        """Z^1, what enters the first layer: the class token, then the patches."""
+        """Z^1, the input of the first layer: the class token, then the patches."""
         return self.embedding(self.patches(images))
 
     def encode(self, images: Tensor) -> Tokens:
@@ -113,7 +113,7 @@ class ImageModel(nn.Module, HubModel, ABC):
         raise UserError(f"pool is {pool!r}; choose from 'mean', 'cls', 'grid'.")
 
     def layer_from_the_front(self, layer: int) -> int:
-        """``features``' layer counted from 0, the embedding, to L; an error where there is none of that number."""
+        """The layer number of ``features`` as 0 (the embedding) to L; an error if there is no such layer."""
         depth = self.config.depth
         if not -depth - 1 <= layer <= depth:
             raise UserError(f"there is no layer {layer} in {depth}; choose from {-depth - 1} to {depth}.")
@@ -138,7 +138,7 @@ class ImageModel(nn.Module, HubModel, ABC):
 
     @property
     def num_classes(self) -> int:
-        """Classes that the head tells apart; 0 where there is no head."""
+        """Number of classes of the head; 0 if there is no head."""
         return 0
 
     def forward_features(self, images: Tensor) -> Tokens:
@@ -164,8 +164,8 @@ class ImageModel(nn.Module, HubModel, ABC):
         ``indices`` are blocks counted from 0 or from the end, or a number n for the last n, or None for all; the
         output of block i is ``features``' layer i + 1. Each is the patches alone, (B, d, h, w) or for ``NLC``
         (B, N, d), and with ``return_prefix_tokens`` a pair of these and the class token (B, 1, d). ``norm`` applies the
-        encoder's final norm to each. With ``stop_early`` no block runs after the last that is asked for, and the first
-        of the pair is what that one gives, after the final norm.
+        encoder's final norm to each. With ``stop_early`` no block runs after the last requested one, and the first
+        element of the pair is the output of that block, after the final norm.
         """
         if output_fmt not in ("NCHW", "NLC"):
             raise UserError(f"output_fmt is {output_fmt!r}; choose from 'NCHW', 'NLC'.")
@@ -183,18 +183,18 @@ class ImageModel(nn.Module, HubModel, ABC):
         return intermediates if intermediates_only else (self.encoder.norm(tokens), intermediates)
 
     def get_classifier(self) -> nn.Module:
-        """The head; the identity where there is none."""
+        """The head; the identity if there is none."""
         return nn.Identity()
 
     def reset_classifier(self, num_classes: int) -> None:
-        """A new head with random weights; only a classifier has room for one."""
+        """A new head with random weights; only a classifier has one."""
         if num_classes != 0:
             raise UserError(
                 f"an {self.kind} has no head to reset; crate_mae.Classifier.on(model, class_names) adds one."
             )
 
     def no_weight_decay(self) -> set[str]:
-        """The parameters on which weight decay has no place: all but matrices, and position tables."""
+        """The parameters without weight decay: all except matrices, and position tables."""
         return {
             name
             for name, parameter in self.named_parameters()
@@ -204,21 +204,21 @@ class ImageModel(nn.Module, HubModel, ABC):
     # --- pictures ---
 
     def preprocess(self, image: Image.Image | str | Path) -> Float[Tensor, "c H W"]:
-        """A picture, or a file with one, as the model takes it: resized and normalised."""
+        """An image or an image file as the model's input: resized and normalised."""
         config = self.config
         pixels = image_io.planes(image_io.read(image), config.channels, config.image_size)
         image_io.normalise(pixels, config.mean, config.std, into=(result := torch.empty(pixels.shape)))
         return result
 
     def to_image(self, image: Tensor) -> Image.Image:
-        """The inverse of ``preprocess`` but for size and rounding: one image (C, H, W) as a picture."""
+        """The inverse of ``preprocess`` up to size and rounding: a tensor (C, H, W) as a PIL image."""
         mean, std = image_io.statistics(self.config.mean, self.config.std, image)
         return image_io.from_tensor(image.detach() * std + mean)
 
     # --- files ---
 
     def extras(self) -> dict[str, Any]:
-        """What the checkpoint records beyond the configuration."""
+        """What the checkpoint records in addition to the configuration."""
         return {}
 
     def save(self, path: str | Path) -> Path:
@@ -240,18 +240,18 @@ class ImageEncoder(ImageModel):
 
 
 def _blocks(indices: int | Sequence[int] | None, depth: int) -> set[int]:
-    """Blocks counted from 0, of timm's ways to name them."""
+    """Zero-based block indices from the forms that timm accepts."""
     if isinstance(indices, int):
         indices = range(depth - indices, depth) if 1 <= indices <= depth else [depth]
     wanted = range(depth) if indices is None else indices
     if not wanted or not all(-depth <= index < depth for index in wanted):
         raise UserError(
-            f"an encoder of {depth} blocks has those from {-depth} to {depth - 1}; give some of them as a list, how "
-            f"many of the last, or None for all."
+            f"indices is {indices!r}; this encoder has blocks {-depth} to {depth - 1}: give a list of them, a number n "
+            f"for the last n, or None for all."
         )
     return {index % depth for index in wanted}
 
 
 def final_norm(config: ModelConfig, dim: int) -> nn.Module | None:
-    """The norm after a whole stack, where the configuration has one."""
+    """The norm after the last layer of a stack, if the configuration has one."""
     return nn.LayerNorm(dim, eps=config.final_norm_eps) if config.final_norms else None

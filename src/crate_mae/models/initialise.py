@@ -1,4 +1,4 @@
-"""How weights start."""
+"""Initial weights."""
 
 import torch
 from torch import nn
@@ -9,10 +9,10 @@ from crate_mae.operators import ISTA, MSSA, OvercompleteISTA
 
 @torch.no_grad()
 def initialise(model: nn.Module, generator: torch.Generator | None = None) -> None:
-    """Fill a model with random weights, from ``generator`` or torch's own.
+    """Initialise a model with random weights, from ``generator`` or torch's global one.
 
-    Dictionaries are Kaiming-uniform as in the paper's listing. Where the paper is silent it is as in He et al.: linear
-    maps and subspaces Xavier-uniform with zero biases, tokens and learned positions normal with deviation 0.02.
+    Dictionaries are Kaiming-uniform as in the paper's listing. The rest follows He et al.: linear maps and subspaces
+    Xavier-uniform with zero biases, tokens and learned positions normal with standard deviation 0.02.
     """
     for module in model.modules():
         match module:

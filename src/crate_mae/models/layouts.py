@@ -1,4 +1,4 @@
-"""How other projects lay out their weights, and the way there from ours."""
+"""How other projects name and lay out their weights, and the conversion from ours."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -14,7 +14,7 @@ Weights = dict[str, Tensor]
 
 
 class Pair(NamedTuple):
-    """A tensor's name here, its name there, and how its layout changes on the way in and out."""
+    """A tensor's name here and in the other project, and the layout changes for import and export."""
 
     ours: str
     theirs: str
@@ -23,7 +23,7 @@ class Pair(NamedTuple):
 
 
 UNUSED = {"decoder_embed.weight", "decoder_embed.bias", "pos_embed"}
-"""What the authors' files may hold and their forward pass never uses."""
+"""Tensors that the authors' files may contain and their forward pass never uses."""
 
 
 def _kernel_in(kernel: Tensor, config: ModelConfig) -> Tensor:
@@ -127,11 +127,11 @@ OFFICIAL_FIELDS = {
     "decoder_skip": "raw",
     "mssa": "listing",
 }
-"""What the authors' code has no choice in."""
+"""Settings that the authors' code fixes."""
 
 
 def official_weights(config: ModelConfig, own: Weights) -> Weights:
-    """A state dict that the authors' strict load takes: every tensor that the forward pass uses, bit for bit.
+    """A state dict that the authors' strict load accepts: every tensor that the forward pass uses, bit for bit.
 
     ``pos_embed``, which their forward pass never uses, is the sine-cosine table, and ``decoder_embed`` is zero.
     """
@@ -143,7 +143,7 @@ def official_weights(config: ModelConfig, own: Weights) -> Weights:
     }
     for name, value in fixed.items():
         if getattr(config, name) != value:
-            raise UserError(f"the authors' code can't hold {name}={getattr(config, name)!r}, only {value!r} here.")
+            raise UserError(f"the authors' code has no {name}={getattr(config, name)!r}; it needs {value!r} here.")
     weights = {pair.theirs: pair.out(own[pair.ours], config) for pair in official_pairs(config) if pair.ours in own}
     like = own["embedding.class_token"]
     weights["pos_embed"] = with_class_row(sine_cosine_table(config.grid, config.dim))[None].to(like)

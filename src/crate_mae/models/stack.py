@@ -1,4 +1,4 @@
-"""A stack of layers that can be watched while it runs."""
+"""A stack of layers whose intermediate results can be observed."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from crate_mae.errors import UserError
 
 Tokens = Float[Tensor, "b n d"]
-Present = Bool[Tensor, "b n"] | None  # False where a token is padding; None where none is
+Present = Bool[Tensor, "b n"] | None  # False where a token is padding; None if there is no padding
 
 
 class Step(NamedTuple):
@@ -27,7 +27,7 @@ class Step(NamedTuple):
 
 
 class Block(nn.Module, ABC):
-    """What a layer of any family offers."""
+    """The interface of a layer, whatever its family."""
 
     @abstractmethod
     def step(self, tokens: Tokens, present: Present = None) -> Step:
@@ -39,11 +39,11 @@ class Block(nn.Module, ABC):
 
     @abstractmethod
     def attended(self, tokens: Tokens) -> Tokens:
-        """What the layer's attention is given: the layer's tokens on their way, after the norm before it."""
+        """The input of the layer's attention, after the norm before it, from the tokens that enter the layer."""
 
     @abstractmethod
     def attend(self, attended: Tokens, present: Present = None) -> Tokens:
-        """What the layer's attention makes of that."""
+        """The output of the layer's attention for such an input."""
 
     @abstractmethod
     def normed_half(self, half: Tokens) -> Tokens:
@@ -51,11 +51,11 @@ class Block(nn.Module, ABC):
 
     @abstractmethod
     def queries_and_keys(self, tokens: Tokens) -> tuple[Float[Tensor, "b heads n p"], Float[Tensor, "b heads n p"]]:
-        """The layer's queries and keys of any tokens, taken as they are."""
+        """The layer's queries and keys of any tokens; no norm is applied."""
 
     @property
     def bases(self) -> Float[Tensor, "heads d p"] | None:
-        """The subspaces that the layer compresses against; None in a family that has none."""
+        """The subspaces that the layer compresses against; None if the family has none."""
         return None
 
     def forward(self, tokens: Tokens, present: Present = None) -> Tokens:
@@ -63,14 +63,14 @@ class Block(nn.Module, ABC):
 
 
 class Stack(nn.Module):
-    """Layers one after the other, and a final norm if there is one."""
+    """Layers in sequence, then a final norm if there is one."""
 
     def __init__(self, blocks: Iterable[Block], norm: nn.Module | None):
         super().__init__()
         self.blocks: Sequence[Block] = nn.ModuleList(blocks)  # type: ignore[assignment]
         self.norm = norm or nn.Identity()
         self.recompute = False
-        """Keep only what enters each layer for the backward pass, and compute the rest of it again."""
+        """Gradient checkpointing: keep only the input of each layer and recompute the rest in the backward pass."""
 
     def steps(self, tokens: Tokens, present: Present = None) -> Iterator[Step]:
         """Yield each layer's ``(half, code, tokens)``; ``forward`` is the last ``tokens`` after the final norm."""

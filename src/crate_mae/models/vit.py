@@ -1,4 +1,4 @@
-"""The ordinary transformer layer, for the baseline."""
+"""The standard transformer layer, for the baseline."""
 
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -10,7 +10,7 @@ from crate_mae.operators import attendable, attention_map, merge
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention with queries, keys and values of its own, in one matrix."""
+    """Multi-head self-attention; queries, keys and values come from one matrix."""
 
     def __init__(self, dim: int, heads: int, bias: bool):
         super().__init__()

@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 from functools import cached_property
 
 from crate_mae.models.config import ModelConfig
-from crate_mae.mssa_cpu import at_a_time, keeps_maps, suits
+from crate_mae.mssa_cpu import chunk_size, fits_in_cache, keeps_maps
 from crate_mae.tokens import masked_count
 from crate_mae.training.config import Precision
 
@@ -101,9 +101,9 @@ class Layers:
         """Whether ISTA makes P = eta D^T (I - D) once and then needs one product per token: as ``operators.ista``."""
         return self.sparsifies and not self.overcompletes and self.rows > self.dim
 
-    def one_matrix(self, on_gpu: bool, precision: Precision = "float32") -> bool:
-        """Whether attention is ``attention.OneMatrixAttention``: as ``operators.attend`` has it."""
-        by_hand = self.config.family == "crate" and suits(self.tokens)
+    def subspace_attention(self, on_gpu: bool, precision: Precision = "float32") -> bool:
+        """Whether attention is ``mssa_cpu.SubspaceAttention``: as ``operators.attend`` has it."""
+        by_hand = self.config.family == "crate" and fits_in_cache(self.tokens)
         return by_hand and not on_gpu and precision != "bfloat16"
 
     @property
@@ -147,7 +147,7 @@ class Layers:
         """Of all layers."""
         folding = self.dim**3 if self.folds else 0
         mixing = self.images * self.tokens**2 * self.dim
-        back = 5 if not self.one_matrix(on_gpu) else 3 if self.keeps_maps else 4
+        back = 5 if not self.subspace_attention(on_gpu) else 3 if self.keeps_maps else 4
         return Products(
             self.count * self.rows * self.maps,
             self.count * folding,
@@ -182,7 +182,7 @@ class Layers:
             computed = 4 * self.dim + (self.dim * (twice + residual) if self.sparsifies else 0)
         in_norms = 2 * self.dim * stream + 4 * WORD[precision]  # two means, two deviations
         softmax = self.heads * WORD[precision]  # the logarithm of its sum, or the map itself, or nothing
-        if self.one_matrix(on_gpu, precision):
+        if self.subspace_attention(on_gpu, precision):
             softmax *= self.tokens if self.keeps_maps else 0
         folded = self.dim**2 * PRODUCT_WORD[precision] if self.folds else 0
         return self.rows * (computed * word + in_norms + softmax) + folded
@@ -201,8 +201,8 @@ class Layers:
         if self.overcompletes:  # its own gradients are the widest, and what it kept is free before MSSA's are made
             width = self.atoms
         maps = 0
-        if self.one_matrix(on_gpu, precision):
-            images, heads = at_a_time(self.images, self.heads, self.tokens)
+        if self.subspace_attention(on_gpu, precision):
+            images, heads = chunk_size(self.images, self.heads, self.tokens)
             maps = (2 if self.keeps_maps else 3) * images * heads * self.tokens**2
         return (self.rows * width + maps) * PRODUCT_WORD[precision]
 
