@@ -54,7 +54,7 @@ def test_indices_are_read_as_timm_reads_them() -> None:
     assert taken([1, -1]) == [1, 4]
     assert taken((3, 0, 3)) == [0, 3]  # in the order of the blocks, each once
     for wrong in (0, 6, -1, [5], [-6], []):
-        with pytest.raises(UserError, match="5 blocks has those from -5 to 4"):
+        with pytest.raises(UserError, match="this encoder has blocks -5 to 4"):
             taken(wrong)
     with pytest.raises(UserError, match="'NCHW', 'NLC'"):
         taken(None, output_fmt="NHWC")
@@ -91,7 +91,7 @@ def test_a_head_can_be_reset(images: Tensor, tmp_path: Any) -> None:
 
     model.reset_classifier(2, class_names=["hen", "owl"])
     assert crate_mae.load(model.save(tmp_path)).class_names == ("hen", "owl")
-    with pytest.raises(UserError, match="2 names can't name 3"):
+    with pytest.raises(UserError, match="2 names for 3 classes"):
         model.reset_classifier(3, class_names=["hen", "owl"])
     with pytest.raises(UserError, match="at least two"):
         model.reset_classifier(1)
