@@ -5,10 +5,9 @@ whole says so: not measured.
 """
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from crate_mae.errors import UserError
+from crate_mae.errors import UserError, did_you_mean
 from crate_mae.training.config import FinetuneConfig, PretrainConfig, RunConfig
 
 IMAGENET_IMAGES = 1_281_167
@@ -304,6 +303,4 @@ def find(name: str, recipes: dict[str, Callable[[], Config]]) -> Config:
     """The recipe of that name; one that does not exist is an error that suggests one."""
     if name in recipes:
         return recipes[name]()
-    near = get_close_matches(name, recipes, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(recipes)}."
-    raise UserError(f"there is no recipe {name}; {hint}")
+    raise UserError(f"there is no recipe {name}; {did_you_mean(name, recipes)}")

@@ -5,7 +5,6 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import make_dataclass
-from difflib import get_close_matches
 from typing import Annotated, Any, Union
 
 import tyro
@@ -18,7 +17,7 @@ from crate_mae.cli.explore import demo, inspect, serve
 from crate_mae.cli.models import convert, export, models, push
 from crate_mae.cli.paper import reproduce, theory
 from crate_mae.cli.train import finetune, plan, pretrain
-from crate_mae.errors import UserError
+from crate_mae.errors import UserError, did_you_mean
 
 VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
@@ -106,7 +105,5 @@ def _check_verb(words: list[str]) -> list[str]:
             return ["--help"]
         verb, length = " ".join(words[:2]), 2
     if verb not in VERBS:
-        near = get_close_matches(verb, VERBS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(VERBS)}."
-        raise UserError(f"there is no command {verb}; {hint}")
+        raise UserError(f"there is no command {verb}; {did_you_mean(verb, VERBS)}")
     return [verb, *words[length:]]

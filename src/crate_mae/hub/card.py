@@ -9,6 +9,7 @@ from huggingface_hub import ModelCard, ModelCardData
 from crate_mae.errors import UserError
 from crate_mae.hub.run_record import BEST_BY, Record, read_record
 from crate_mae.models.checkpoint import read_checkpoint
+from crate_mae.training.config import TASKS, UNLISTED
 
 if TYPE_CHECKING:
     from crate_mae.models.image_model import ImageModel
@@ -56,9 +57,6 @@ MEANINGS = {
     ("finetune", "val_accuracy"): "per cent of validation images",
     ("finetune", "val_loss"): "cross entropy on validation images",
 }
-PRIVATE = {"recipe", "model", "preset", "model_settings", "data", "data_root", "checkpoint"}
-PRIVATE |= {"workers", "log_every", "keep", "pictures", "random"}
-"""Settings that the table leaves out: said otherwise, names of a person's folders, or of no bearing on a model."""
 
 
 def model_card(
@@ -150,7 +148,8 @@ def _recipe(record: Record | None) -> str:
     else:
         began = {name: settings[name] for name in ("model", "preset")}
         began |= {f"model.{name}": value for name, value in settings["model_settings"].items()}
-    rest = {name: value for name, value in settings.items() if name not in PRIVATE}
+    unlisted = TASKS[record.task].marked(UNLISTED)
+    rest = {name: value for name, value in settings.items() if name not in unlisted}
     rows = [
         ("task", record.task),
         ("recipe", settings["recipe"]),

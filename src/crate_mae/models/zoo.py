@@ -11,7 +11,7 @@ from crate_mae.errors import UserError
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.checkpoint import Checkpoint, read_checkpoint
 from crate_mae.models.classifier import Classifier
-from crate_mae.models.config import PRESETS, ModelConfig, Preset, check_fields, pair
+from crate_mae.models.config import PRESETS, ModelConfig, Preset, pair
 from crate_mae.models.image_model import ImageEncoder, ImageModel
 from crate_mae.tokens import Size, interpolate_table
 
@@ -53,7 +53,7 @@ def model_config(name: str, preset: Preset | None = None, **overrides: Any) -> M
     """The configuration of a named model, with any field replaced."""
     if name not in ZOO:
         raise UserError(f"there is no model {name}; choose from {', '.join(ZOO)}.")
-    check_fields(overrides)
+    ModelConfig.check_names(overrides)
     settings = dict(ZOO[name])
     if settings["family"] == "crate":
         preset = preset or "paper"

@@ -22,26 +22,13 @@ from crate_mae.features.extraction import Reader
 from crate_mae.models.zoo import load, load_autoencoder
 from crate_mae.reproduce.launching import train
 from crate_mae.reproduce.models import Model, Scale
-from crate_mae.training.config import FinetuneConfig, PretrainConfig, RunConfig
+from crate_mae.training.config import HOW_IT_RUNS, FinetuneConfig, PretrainConfig, RunConfig
 from crate_mae.training.distributed import Processes
 from crate_mae.training.evaluators import Accuracy, Reconstruction, as_evaluated
 from crate_mae.training.run_folder import Run
 from crate_mae.training.training_state import PREFIX, checkpoints_in
 
 QUIET = Console(quiet=True)
-HOW_IT_IS_RUN = {
-    "data_root",
-    "workers",
-    "max_bad",
-    "compile",
-    "gradient_checkpointing",
-    "accumulation",
-    "log_every",
-    "checkpoint_every",
-    "keep",
-    "pictures",
-}
-"""Settings that do not change what a run makes."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +98,8 @@ class Measurement(Task):
 
 def folder(place: Place, name: str, config: RunConfig) -> Path:
     """The run folder of a configuration: the same wherever the data lie and however it is run."""
-    identity = {key: value for key, value in config.to_dict().items() if key not in HOW_IT_IS_RUN}
+    without_effect = config.marked(HOW_IT_RUNS)
+    identity = {key: value for key, value in config.to_dict().items() if key not in without_effect}
     if identity.get("checkpoint"):
         identity["checkpoint"] = Path(identity["checkpoint"]).name
     digest = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=4).hexdigest()

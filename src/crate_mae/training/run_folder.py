@@ -23,27 +23,9 @@ from crate_mae.data.source import ImageSource, fingerprint
 from crate_mae.errors import UserError
 from crate_mae.models.checkpoint import BEST
 from crate_mae.models.config import ModelConfig
-from crate_mae.training.config import Config, RunConfig, override
+from crate_mae.training.config import FREE, HOW_IT_RUNS, Config, RunConfig, override
 
 FORMAT = "crate-mae run"
-FREE_TO_CHANGE = {
-    "data",
-    "data_root",
-    "workers",
-    "max_bad",
-    "compile",
-    "gradient_checkpointing",
-    "accumulation",
-    "log_every",
-    "evaluate_every",
-    "checkpoint_every",
-    "keep",
-    "evaluation_images",
-    "pictures",
-    "checkpoint",
-    "steps",
-}
-"""What a resumed run may set anew; all else would make it another run. (Another number of steps bends the schedule.)"""
 
 
 @dataclass(frozen=True)
@@ -106,9 +88,10 @@ class Run:
         if not resume:
             raise UserError(f"{self.path} holds a run already; go on with it by --resume, or choose another --out.")
         before = type(config)(**stored["settings"])
+        free = config.marked(FREE, HOW_IT_RUNS)
         for item in fields(config):
             old, new = getattr(before, item.name), getattr(config, item.name)
-            if old != new and item.name not in FREE_TO_CHANGE:
+            if old != new and item.name not in free:
                 raise UserError(
                     f"{self.path} was started with {item.name}={old} and can't go on with {new}; leave it, or choose "
                     "another --out."
