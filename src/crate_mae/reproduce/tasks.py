@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+from crate_mae.atomic_write import atomic_write
 from crate_mae.data.named import NAMED, Split
 from crate_mae.data.open import find_splits, open_dataset
 from crate_mae.device import Device, pick_device
@@ -239,6 +240,5 @@ def _at(place: Place, config: Any) -> Any:
 
 
 def _write(path: Path, numbers: dict[str, float]) -> None:
-    aside = path.with_suffix(".part")
-    aside.write_text(json.dumps(numbers, indent=1) + "\n")
-    aside.replace(path)
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(numbers, indent=1) + "\n")
