@@ -31,7 +31,7 @@ class Camera(Settings):
     lens: Annotated[dict[str, Any], Part(Lens)] = field(default_factory=dict)
     size: Annotated[tuple[int, int] | None, ONE_FOR_BOTH, Range(least=1)] = None
     gains: Annotated[tuple[float, ...], Range(least=0, below=2)] = ()
-    places: Annotated[dict[str, int], "shown", Range(least=1)] = field(default_factory=dict)
+    places: Annotated[dict[Literal["left", "right"], int], "shown", Range(least=1)] = field(default_factory=dict)
 
 
 def test_values_take_the_form_of_their_type() -> None:
@@ -58,7 +58,8 @@ def test_values_take_the_form_of_their_type() -> None:
         ({"gains": [10**400]}, "gains is .*; choose several numbers"),
         ({"gains": 10**5000}, "choose several numbers"),
         ({"places": {"left": 0}}, "choose a whole number from 1 up for each name"),
-        ({"places": [1]}, "for each name"),
+        ({"places": [1]}, "for each name, one of left, right"),
+        ({"places": {"top": 1}}, "for each name, one of left, right"),
         ({"lens": {"focsu": 1}}, "a lens has no setting focsu; did you mean focus?"),
         ({"lens": {"focus": 0}}, "focus is 0; choose a number above 0"),
         ({"lens": 3}, "the settings of a lens are 3"),

@@ -11,6 +11,7 @@ import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
@@ -18,6 +19,15 @@ from crate_mae.errors import UserError, did_you_mean
 
 FORMAT_VERSION = 2
 """Of checkpoints and run folders. Version 1 is crate-mae 0.1.0's; version 2 has the fields marked ``Since(2, ..)``."""
+
+
+def check_version(path: Path, version: Any, written_by: Any) -> None:
+    """Refuse a file of a format version that this crate-mae does not know."""
+    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
+        raise UserError(
+            f"{path} has format version {_shown(version)} and this crate-mae reads versions 1 to {FORMAT_VERSION}; "
+            f"install the crate-mae that wrote it ({_shown(written_by)}), or a later one."
+        )
 
 
 @dataclass(frozen=True)
@@ -200,8 +210,9 @@ def _settle(value: Any, kind: Any, one_for_both: bool = False) -> Any:
             kinds = get_args(option)
             if isinstance(value, tuple | list) and (kinds[-1] is Ellipsis or len(value) == len(kinds)):
                 return tuple(_settle(item, kinds[0]) for item in value)
-        elif origin is dict and isinstance(value, dict) and all(isinstance(name, str) for name in value):
-            return {name: _settle(item, get_args(option)[1]) for name, item in value.items()}
+        elif origin is dict and isinstance(value, dict):
+            names, items = get_args(option)
+            return {_settle(name, names): _settle(item, items) for name, item in value.items()}
     raise ValueError
 
 
@@ -255,7 +266,8 @@ def _words(kind: Any, bounds: Range | None, one_for_both: bool = False) -> str:
             return f"two {numbers} (height, width), or one for both"
         return f"{'several' if last is Ellipsis else 'two'} {numbers} with a comma between"
     if get_origin(kind) is dict:
-        return f"{_words(get_args(kind)[1], bounds)} for each name"
+        names, items = get_args(kind)
+        return f"{_words(items, bounds)} for each name, {_words(names, None)}"
     return {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}[kind] + within
 
 

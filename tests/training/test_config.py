@@ -64,6 +64,16 @@ def test_of_finetuning_too() -> None:
     assert (config.image_size, config.random, config.mixup) == ((24, 24), True, 0.8)
 
 
+def test_intervals_of_evaluation_are_set_together_or_one_by_one() -> None:
+    assert override(digits(), ["evaluate_every=7"]).evaluators == {"reconstruction": 7, "representation": 7}
+    mixed = override(digits(), ["evaluate_every=7", "evaluators.representation=21"])
+    assert mixed.evaluators == {"reconstruction": 7, "representation": 21} != digits().evaluators
+    with pytest.raises(UserError, match="evaluators lacks reconstruction, whose val_loss chooses the best checkpoint"):
+        replace(digits(), evaluators={"representation": 7})
+    with pytest.raises(UserError, match="one of reconstruction, representation"):
+        replace(digits(), evaluators={"reconstruction": 7, "accuracy": 7})
+
+
 def test_the_last_word_counts_and_the_recipe_stays() -> None:
     assert override(digits(), ["steps=1", "model.dim=24", "steps=2", "model.dim=48"]).model_settings["dim"] == 48
     assert digits().model_settings["dim"] == 192
@@ -79,6 +89,9 @@ def test_the_last_word_counts_and_the_recipe_stays() -> None:
         ("model.steps=3", "did you mean steps?"),
         ("dim=3", "did you mean model.dim?"),
         ("zzzzzz=3", "there are accumulation, batch"),
+        ("evaluate_every=0", "evaluate_every is 0; choose a whole number from 1 up"),
+        ("evaluators.reconstructoin=3", "did you mean evaluators.reconstruction?"),
+        ("evaluators=3", "there is no setting evaluators"),
         ("recipe=other", "there is no setting recipe"),
         ("steps", "takes key=value, not 'steps'"),
         ("steps=many", "steps is 'many'; choose a whole number from 1 up"),

@@ -1,9 +1,11 @@
 """The command line: a table from verb to typed function. Nothing heavy is imported before a verb runs."""
 
+import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import make_dataclass
 from typing import Annotated, Any, Union
 
@@ -54,9 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     about = "Masked completion of images with white-box transformers."
     try:
         words = _check_verb(words)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("always", category=UserWarning)
-            warnings.showwarning = lambda message, *_, **__: print(f"crate-mae: note: {message}", file=sys.stderr)
+        with _notes():
             if words and words[0] in VERBS:
                 tyro.cli(VERBS[words[0]], prog=f"crate-mae {words[0]}", args=words[1:])
             else:
@@ -71,6 +71,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _end(f"crate-mae: error: {what}; make room there, or choose another place.", 2)
     except KeyboardInterrupt:
         _end("crate-mae: stopped.", 130)
+
+
+@contextmanager
+def _notes() -> Iterator[None]:
+    """Print warnings and the package's log as notes on stderr; under torchrun only the first process informs."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("crate-mae: note: %(message)s"))
+    handler.addFilter(lambda record: record.levelno > logging.INFO or os.environ.get("RANK", "0") == "0")
+    log = logging.getLogger("crate_mae")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("always", category=UserWarning)
+            warnings.showwarning = lambda message, *_, **__: print(f"crate-mae: note: {message}", file=sys.stderr)
+            yield
+    finally:
+        log.removeHandler(handler)
 
 
 def _list_of_verbs() -> Any:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from crate_mae.errors import UserError, nearest
 from crate_mae.models.config import LARGEST, ModelConfig, Preset
 from crate_mae.models.zoo import model_config
-from crate_mae.settings import ONE_FOR_BOTH, Part, Range, Settings
+from crate_mae.settings import ONE_FOR_BOTH, Part, Range, Setting, Settings
 from crate_mae.tokens import Size
 
 Precision = Literal["float32", "bfloat16", "float64"]
@@ -30,6 +30,11 @@ class RunConfig(Settings):
 
     subject: ClassVar[str] = "a run"
     task: ClassVar[str]
+    best_by: ClassVar[str]
+    """The metric that chooses the best checkpoint."""
+    lower_is_better: ClassVar[bool]
+    best_from: ClassVar[str]
+    """The evaluator that gives that metric."""
 
     recipe: Annotated[str, UNLISTED, NOT_SET]
     """The name of the recipe that this started from."""
@@ -81,10 +86,10 @@ class RunConfig(Settings):
     gradient_checkpointing: Annotated[bool, HOW_IT_RUNS] = False
     """Keep only the input of each layer for the backward pass and compute the rest again: less memory, more time."""
 
+    evaluators: Annotated[dict[Any, int], Range(least=1), FREE, NOT_SET]
+    """Each evaluator and its interval in steps; a task says which it has."""
     log_every: Annotated[Count, HOW_IT_RUNS, UNLISTED] = 10
     """Steps from one line of metrics.jsonl to the next."""
-    evaluate_every: Annotated[Count, FREE] = 1000
-    """Steps from one evaluation to the next; there is also one at the start and one at the end."""
     checkpoint_every: Annotated[Count, HOW_IT_RUNS] = 1000
     """Steps from one checkpoint to the next; there is also one at the end."""
     keep: Annotated[Count, HOW_IT_RUNS, UNLISTED] = 2
@@ -96,10 +101,18 @@ class RunConfig(Settings):
         super().__post_init__()
         if self.batch % self.accumulation:
             raise UserError(f"accumulation={self.accumulation} does not divide batch={self.batch}.")
+        if self.best_from not in self.evaluators:
+            raise UserError(
+                f"evaluators lacks {self.best_from}, whose {self.best_by} chooses the best checkpoint; add it."
+            )
 
     def model_config(self) -> ModelConfig:
         """The model's configuration, from its name, preset and settings."""
         return model_config(self.model, self.preset, **self.model_settings)
+
+    def evaluated_every(self, steps: int) -> Self:
+        """The configuration with this interval for all evaluators."""
+        return replace(self, evaluators=dict.fromkeys(self.evaluators, steps))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,11 +120,24 @@ class PretrainConfig(RunConfig):
     """A run of masked autoencoding."""
 
     task: ClassVar[str] = "pretrain"
+    best_by: ClassVar[str] = "val_loss"
+    lower_is_better: ClassVar[bool] = True
+    best_from: ClassVar[str] = "reconstruction"
 
+    evaluators: Annotated[dict[Literal["reconstruction", "representation"], int], Range(least=1), FREE, NOT_SET]
+    """Each evaluator (training/evaluators.py) and its interval in steps; all run at the start and the end too.
+
+    ``--set evaluate_every=N`` sets all intervals, ``--set evaluators.NAME=N`` one. ``representation`` needs labels, and
+    is left out where the images have none.
+    """
     mask_ratio: Share = 0.75
     """The fraction of the patches that is masked."""
     pictures: Annotated[CountOr0, HOW_IT_RUNS, UNLISTED] = 8
-    """How many validation images are drawn masked, completed and original at each evaluation; 0 for none."""
+    """How many validation images are drawn masked, completed and original at each ``reconstruction``; 0 for none."""
+
+    @classmethod
+    def upgrade(cls, values: dict[str, Any], version: int) -> dict[str, Any]:
+        return _with_intervals(values, version, "reconstruction", "representation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +145,12 @@ class FinetuneConfig(RunConfig):
     """A run of supervised training of the whole model."""
 
     task: ClassVar[str] = "finetune"
+    best_by: ClassVar[str] = "val_accuracy"
+    lower_is_better: ClassVar[bool] = False
+    best_from: ClassVar[str] = "accuracy"
 
+    evaluators: Annotated[dict[Literal["accuracy"], int], Range(least=1), FREE, NOT_SET]
+    """Each evaluator and its interval in steps, as in ``PretrainConfig``."""
     checkpoint: Annotated[str | None, FREE, UNLISTED] = None
     """The pretrained model; it decides the model's configuration, not ``model``, ``preset`` and ``model_settings``."""
     random: Annotated[bool, UNLISTED] = False
@@ -135,6 +166,17 @@ class FinetuneConfig(RunConfig):
     label_smoothing: Annotated[float, Range(least=0, most=0.9)] = 0.0
     """This fraction of each label is spread over all classes."""
 
+    @classmethod
+    def upgrade(cls, values: dict[str, Any], version: int) -> dict[str, Any]:
+        return _with_intervals(values, version, "accuracy")
+
+
+def _with_intervals(values: dict[str, Any], version: int, *evaluators: str) -> dict[str, Any]:
+    """Up to format version 1 a task had these evaluators, all with the interval ``evaluate_every``."""
+    if version == 1 and "evaluate_every" in values:
+        values["evaluators"] = dict.fromkeys(evaluators, values.pop("evaluate_every"))
+    return values
+
 
 TASKS: dict[str, type[RunConfig]] = {kind.task: kind for kind in (PretrainConfig, FinetuneConfig)}
 Config = TypeVar("Config", bound=RunConfig)
@@ -143,13 +185,15 @@ Config = TypeVar("Config", bound=RunConfig)
 def override(config: Config, settings: Iterable[str]) -> Config:
     """The configuration with ``key=value`` words applied, each value read as its field's type.
 
-    A key is a field of the configuration, or ``model.`` and a field of ``ModelConfig``. Pairs are written ``0.2,1``,
-    and ``none`` stands for nothing.
+    A key is a field of the configuration, ``model.`` and a field of ``ModelConfig``, ``evaluators.`` and an evaluator,
+    or ``evaluate_every`` for all evaluators. Pairs are written ``0.2,1``, and ``none`` stands for nothing.
     """
     known = {name: setting for name, setting in config.all().items() if NOT_SET not in setting.marks}
     known |= {f"model.{name}": replace(s, name=f"model.{name}") for name, s in ModelConfig.all().items()}
+    names = get_args(get_args(config.all()["evaluators"].kind)[0])
+    known |= {key: Setting(key, int, (Range(least=1),)) for key in (EVERY, *(f"evaluators.{name}" for name in names))}
     changes: dict[str, Any] = {}
-    in_model = dict(config.model_settings)
+    groups = {"model": dict(config.model_settings), "evaluators": dict(config.evaluators)}
     for words in settings:
         key, equals, text = words.partition("=")
         if not equals:
@@ -157,17 +201,23 @@ def override(config: Config, settings: Iterable[str]) -> Config:
         if key not in known:
             raise UserError(f"there is no setting {key}; {_hint(key, known)}")
         value = known[key].read(text)
-        if key.startswith("model."):
-            in_model[key.removeprefix("model.")] = value
+        group, dot, name = key.partition(".")
+        if dot:
+            groups[group][name] = value
+        elif key == EVERY:
+            groups["evaluators"] = dict.fromkeys(groups["evaluators"], value)
         else:
             changes[key] = value
-    return replace(config, **changes, model_settings=in_model)
+    return replace(config, **changes, model_settings=groups["model"], evaluators=groups["evaluators"])
+
+
+EVERY = "evaluate_every"
 
 
 def _hint(key: str, known: Mapping[str, object]) -> str:
-    """The key that was meant: by its last word where ``model.`` is missing or wrong, or by spelling."""
-    meant = {name: name for name in known} | {name.removeprefix("model."): name for name in known}
-    last = key.removeprefix("model.")
+    """The key that was meant: by its last word where what stands before the dot is missing or wrong, or by spelling."""
+    meant = {name.rpartition(".")[2]: name for name in known} | {name: name for name in known}
+    last = key.rpartition(".")[2]
     if near := last if last in meant else nearest(key, meant):
         return f"did you mean {meant[near]}?"
     return f"there are {', '.join(sorted(name for name in known if '.' not in name))}, and model.NAME."
