@@ -21,7 +21,7 @@ TRY = "import crate_mae; print(crate_mae.create_model('crate_mae_tiny', depth=1,
 
 def test_a_missing_extra_is_named_in_one_sentence() -> None:
     assert str(missing_extra("--tensorboard", "tensorboard")) == (
-        "--tensorboard needs packages that are not installed; pip install 'crate-mae[tensorboard]' brings them."
+        "--tensorboard needs packages that are not installed; pip install 'crate-mae[tensorboard]' installs them."
     )
 
 

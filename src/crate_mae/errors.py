@@ -1,4 +1,6 @@
-"""The one exception for bad input."""
+"""The one exception for bad input, and sentences that several messages share."""
+
+from collections.abc import Iterable
 
 
 class UserError(ValueError):
@@ -6,5 +8,19 @@ class UserError(ValueError):
 
 
 def missing_extra(what: str, extra: str) -> UserError:
-    """What to raise where an import fails: ``what`` needs packages that the optional ``extra`` brings."""
-    return UserError(f"{what} needs packages that are not installed; pip install 'crate-mae[{extra}]' brings them.")
+    """The error for a failed import: ``what`` needs packages that the optional ``extra`` installs."""
+    return UserError(f"{what} needs packages that are not installed; pip install 'crate-mae[{extra}]' installs them.")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is spelled most like this one; None where none is."""
+    from difflib import get_close_matches  # only needed after a mistake
+
+    return next(iter(get_close_matches(name, list(known), n=1)), None)
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) -> str:
+    """The end of a message about an unknown name: the nearest known one; without one, ``otherwise`` or all of them."""
+    names = list(known)
+    near = nearest(name, names)
+    return f"did you mean {near}?" if near else otherwise or f"there are {', '.join(names)}."

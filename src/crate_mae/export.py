@@ -7,10 +7,9 @@ input are gone. Every file is compared with the model before it takes its name.
 
 import json
 import logging
-import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from copy import deepcopy
 from importlib import import_module
 from importlib.metadata import version
@@ -21,6 +20,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from crate_mae.atomic_write import atomic_write
 from crate_mae.errors import UserError, missing_extra
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.image_model import ImageEncoder, ImageModel
@@ -192,16 +192,10 @@ def _checked(model: ImageModel, part: Part | None) -> Part:
 
 
 def _write_and_compare(path: Path, write: Callable[[Path], Run], model: ImageModel, part: Part) -> float:
-    """Write a file aside, compare it with the model, and rename it."""
-    aside = path.with_name(f"{path.name}.part{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        difference = _largest_difference(write(aside), model, part)
-        os.replace(aside, path)
-    finally:
-        with suppress(OSError):
-            aside.unlink()
-    return difference
+    """Write a file atomically: it gets its name after it was compared with the model."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as temporary:
+        return _largest_difference(write(temporary), model, part)
 
 
 def _largest_difference(run: Run, model: ImageModel, part: Part) -> float:

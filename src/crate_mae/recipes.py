@@ -1,20 +1,19 @@
 """Complete run configurations by name. A recipe is a function; its docstring has the command, hardware, time, result.
 
-Numbers that the paper states are marked (paper), what it leaves open is marked (ours). A recipe that was never run
-whole says so: not measured.
+Values that the paper states are marked (paper), those that it leaves open (ours). A recipe that was never run to its
+end says so: not measured.
 """
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from crate_mae.data.named import NAMED
-from crate_mae.errors import UserError
+from crate_mae.errors import UserError, did_you_mean
 from crate_mae.training.config import FinetuneConfig, PretrainConfig, RunConfig
 
 
 def _imagenet(recipe: str, model: str) -> PretrainConfig:
-    """The paper's appendix B.1, and what it leaves open as in He et al.'s code where that has an answer."""
+    """The paper's appendix B.1; values that it leaves open are those of He et al.'s code where it has them."""
     epochs = 800  # ours
     batch = 4096  # paper
     images = NAMED["imagenet"].images
@@ -33,7 +32,7 @@ def _imagenet(recipe: str, model: str) -> PretrainConfig:
         precision="bfloat16",  # ours
         workers=8,
         log_every=50,
-        evaluate_every=5 * images // batch,
+        evaluators={"reconstruction": 5 * images // batch, "representation": 5 * images // batch},
         checkpoint_every=images // batch,
         evaluation_images=10_000,
     )
@@ -61,7 +60,7 @@ def crate_mae_base_imagenet() -> PretrainConfig:
 
 
 def vit_mae_small_imagenet() -> PretrainConfig:
-    """The paper's baseline ViT-MAE-Small on the same protocol (the paper says no more of it).
+    """The paper's baseline ViT-MAE-Small on the same protocol (the paper says nothing more about it).
 
     Command: torchrun --nproc-per-node 8 -m crate_mae pretrain --recipe vit_mae_small_imagenet --data-root D --out RUN
     Hardware: 8 GPUs of 40 GB. Time: crate-mae plan estimates it. Result: not measured.
@@ -110,17 +109,17 @@ def digits() -> PretrainConfig:
         crop_area=(1.0, 1.0),
         flip=False,
         randaugment=None,
-        evaluate_every=500,
+        evaluators={"reconstruction": 500, "representation": 500},
         checkpoint_every=500,
     )
 
 
 def cifar10_cpu() -> PretrainConfig:
-    """A CRATE-MAE for 32 x 32 pictures on CIFAR-10.
+    """A CRATE-MAE for 32 x 32 images on CIFAR-10.
 
     Command: crate-mae pretrain --recipe cifar10_cpu --data-root DIR --out runs/cifar10
-    Hardware: 2 CPU cores. Time: an hour or so. Result: not measured whole; 2,500 of its steps took 52 minutes on one
-    core and gave a validation error of 0.466 and a linear probe of 50.0 % at the first layer (docs/training.md).
+    Hardware: 2 CPU cores. Time: about an hour. Result: not measured to its end; 2,500 of its steps took 52 minutes on
+    one core and gave a validation error of 0.466 and a linear probe of 50.0 % at the first layer (docs/training.md).
     """
     return PretrainConfig(
         recipe="cifar10_cpu",
@@ -134,17 +133,17 @@ def cifar10_cpu() -> PretrainConfig:
         clip=1.0,
         crop_area=(0.4, 1.0),
         randaugment=None,
-        evaluate_every=500,
+        evaluators={"reconstruction": 500, "representation": 500},
         checkpoint_every=250,
         evaluation_images=2000,
     )
 
 
 def imagenette_cpu() -> PretrainConfig:
-    """A CRATE-MAE for 96 x 96 pictures on Imagenette, ten classes of ImageNet.
+    """A CRATE-MAE for 96 x 96 images on Imagenette, ten classes of ImageNet.
 
     Command: crate-mae pretrain --recipe imagenette_cpu --data-root DIR --out runs/imagenette
-    Hardware: 2 CPU cores. Time: two hours or so. Result: not measured.
+    Hardware: 2 CPU cores. Time: about two hours. Result: not measured.
     """
     return PretrainConfig(
         recipe="imagenette_cpu",
@@ -158,7 +157,7 @@ def imagenette_cpu() -> PretrainConfig:
         clip=1.0,
         crop_area=(0.3, 1.0),
         randaugment=None,
-        evaluate_every=500,
+        evaluators={"reconstruction": 500, "representation": 500},
         checkpoint_every=250,
         workers=2,
     )
@@ -181,7 +180,7 @@ def _paper_finetune(recipe: str, data: str) -> FinetuneConfig:
         image_size=(224, 224),  # paper
         precision="bfloat16",  # ours
         workers=8,
-        evaluate_every=max(steps // 20, 1),
+        evaluators={"accuracy": max(steps // 20, 1)},
         checkpoint_every=max(steps // 20, 1),
     )
 
@@ -243,7 +242,7 @@ def finetune_digits() -> FinetuneConfig:
         crop_area=(0.8, 1.0),
         flip=False,
         randaugment=None,
-        evaluate_every=100,
+        evaluators={"accuracy": 100},
         checkpoint_every=100,
     )
 
@@ -269,7 +268,7 @@ def finetune_cpu() -> FinetuneConfig:
         randaugment=(2, 14),
         layer_decay=0.8,
         label_smoothing=0.1,
-        evaluate_every=500,
+        evaluators={"accuracy": 500},
         checkpoint_every=500,
     )
 
@@ -301,9 +300,7 @@ Config = TypeVar("Config", bound=RunConfig)
 
 
 def find(name: str, recipes: dict[str, Callable[[], Config]]) -> Config:
-    """The recipe of that name; one that does not exist is an error that suggests one."""
+    """The recipe of that name; for an unknown name, the error suggests one."""
     if name in recipes:
         return recipes[name]()
-    near = get_close_matches(name, recipes, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(recipes)}."
-    raise UserError(f"there is no recipe {name}; {hint}")
+    raise UserError(f"there is no recipe {name}; {did_you_mean(name, recipes)}")

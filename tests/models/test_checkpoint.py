@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 import crate_mae
 from crate_mae import ImageEncoder, UserError
+from crate_mae.models.checkpoint import write_checkpoint
 from crate_mae.models.zoo import load_autoencoder
 from tests.conftest import small_model
 
@@ -22,7 +23,7 @@ def checkpoint(tmp_path: Path) -> Path:
 def test_the_config_is_readable_and_complete(checkpoint: Path) -> None:
     assert {path.name for path in checkpoint.iterdir()} == {"model.safetensors", "config.json"}
     description = json.loads((checkpoint / "config.json").read_text())
-    assert description["format_version"] == 1
+    assert description["format_version"] == 2
     model = description["model"]
     assert (model["lambda_"], model["eta"], model["preset"], model["norm_pix_loss"]) == (0.3, 0.1, "paper", True)
     assert (model["mean"], model["image_size"]) == ([0.1, 0.2, 0.3], [12, 24])
@@ -33,6 +34,25 @@ def test_a_run_folder_gives_its_best(checkpoint: Path, tmp_path: Path) -> None:
     model = crate_mae.load(checkpoint)
     model.save(run / "checkpoints" / "best")
     assert crate_mae.load(run).config == model.config
+
+
+def test_a_model_is_loaded_to_be_used(checkpoint: Path) -> None:
+    for model in (crate_mae.load(checkpoint), crate_mae.ImageModel.from_pretrained(checkpoint)):
+        assert not any(module.training for module in model.modules())
+        assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+def test_load_says_which_step_of_a_run_it_took(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model = small_model("crate_mae_tiny")
+    best = tmp_path / "checkpoints" / "best"
+    write_checkpoint(best, model.kind, model.config, model.state_dict(), {"step": 1500, "steps": 3000})
+    with caplog.at_level("INFO", logger="crate_mae"):
+        for load in (crate_mae.load, crate_mae.ImageModel.from_pretrained):
+            load(tmp_path)
+            assert caplog.messages == [f"{tmp_path}: step 1,500 of 3,000."]
+            caplog.clear()
+        crate_mae.load(model.save(tmp_path / "saved"))
+    assert not caplog.messages
 
 
 def test_saving_again_replaces(checkpoint: Path) -> None:
@@ -102,34 +122,45 @@ def truncate(path: Path) -> None:
         (lambda path: (path / "config.json").write_bytes(b"\xff\xfe\x00"), "JSON"),
         (lambda path: (path / "config.json").write_text("[" * 100_000), "JSON"),
         (top(format="other"), "not written by crate-mae"),
-        (top(format_version=2), "format version 2"),
+        (top(format_version=3), "format version 3 and this crate-mae reads versions 1 to 2"),
+        (top(format_version=0), "format version 0"),
+        (top(format_version="1"), "format version '1'"),
+        (top(format_version=None), "format version None"),
+        (top(step=3), "which step of how many"),
+        (top(step="3", steps=4), "which step of how many"),
         (top(kind="generator"), "'generator'"),
         (top(kind=None), "damaged"),
         (top(class_names=["a"]), "does not know"),
-        (edit(dim=32), "another model"),
-        (edit(decoder_dim=32), "another model"),
+        (edit(dim=32), "weights and configuration differ"),
+        (edit(decoder_dim=32), "weights and configuration differ"),
         (edit(depth=3), "lacks"),
         (edit(depth=1), "unknown"),
         (edit(depth=10**5), "100003 layers"),
         (edit(decoder_dim=10**5, decoder_heads=1), "no pixels.weight"),
-        (edit(depth=10**9), "up to 1,000,000"),
-        (edit(dim=2**62), "up to 1,000,000"),
-        (edit(dim=1e30), "right kind"),
-        (edit(channels=10**15, mean=[], std=[]), "up to 1,000,000"),
+        (edit(depth=10**9), "from 1 to 1,000,000"),
+        (edit(dim=2**62), "from 1 to 1,000,000"),
+        (edit(dim=1e30), "dim is 1e\\+30; choose a whole number"),
+        (edit(channels=10**15, mean=[], std=[]), "from 1 to 1,000,000"),
         (edit(image_size=[400_000, 600_000], positions="fixed"), "of the size"),
         (edit(mlp_ratio=float("inf")), "mlp_ratio"),
         (edit(lambda_=float("nan")), "lambda_"),
         (edit(mean=[float("nan")] * 3), "finite"),
-        (edit(mean=["a", "b", "c"]), "finite"),
+        (edit(mean=["a", "b", "c"]), "mean is .*; choose several numbers"),
+        (edit(mean=[10**400]), "mean is .*; choose several numbers"),
+        (edit(mean=[1e300] * 3), "mean is .*; choose several numbers"),
+        (edit(std=[1e-46] * 3), "std is .*; choose several numbers from 1e-06"),
         (drop("lambda_"), "lacks lambda_"),
         (top(surplus=1), "unknown fields surplus"),
-        (weights(lambda t: t.update({"embedding.positions.table": torch.tensor(1.0)})), "another model"),
-        (edit(image_size=[24, 24]), "another model"),
-        (edit(family="vit"), "another model"),
+        (
+            weights(lambda t: t.update({"embedding.positions.table": torch.tensor(1.0)})),
+            "weights and configuration differ",
+        ),
+        (edit(image_size=[24, 24]), "weights and configuration differ"),
+        (edit(family="vit"), "does not match this model"),
         (edit(surplus=1), "no setting surplus"),
-        (edit(dim="16"), "right kind"),
+        (edit(dim="16"), "dim is '16'; choose a whole number"),
         (edit(heads=3), "does not divide"),
-        (edit(final_norms=1), "right kind"),
+        (edit(final_norms=1), "final_norms is 1; choose true or false"),
         (weights(lambda t: t.pop("decoder.blocks.0.rotation.weight")), "lacks 1 tensors, decoder.blocks.0.rotation"),
         (weights(lambda t: t.pop("pixels.weight")), "no pixels.weight"),
         (weights(lambda t: t.update(surplus=torch.zeros(1))), "unknown 1 tensors, surplus"),
@@ -169,9 +200,10 @@ def test_weights_of_another_precision_load_in_float32(dtype: torch.dtype, tmp_pa
 
 
 def test_a_checkpoint_that_can_t_be_written_gets_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors.part").mkdir()
+    (tmp_path / "model.safetensors").mkdir()
     with pytest.raises(UserError, match="could not be written"):
         small_model("crate_mae_tiny").save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
 
 
 def test_classes_have_words_for_names() -> None:

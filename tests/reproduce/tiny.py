@@ -10,11 +10,11 @@ DECODER = {"decoder_dim": 16, "decoder_depth": 1, "decoder_heads": 2}
 
 def tiny() -> Scale:
     scale = desk()
-    short = {"steps": 2, "batch": 8, "evaluate_every": 2, "checkpoint_every": 1, "evaluation_images": 16}
+    short = {"steps": 2, "batch": 8, "checkpoint_every": 1, "evaluation_images": 16}
 
     def shrink(config):  # type: ignore[no-untyped-def]
         decoder = DECODER if config.model.startswith("vit") else {}
-        return replace(config, **short, model_settings=config.model_settings | SIZES | decoder)
+        return replace(config.evaluated_every(2), **short, model_settings=config.model_settings | SIZES | decoder)
 
     return replace(
         scale,

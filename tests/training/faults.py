@@ -11,7 +11,6 @@ from typing import Any
 
 from torch import Tensor
 
-from crate_mae.models.image_model import ImageModel
 from crate_mae.training import loop, training_state
 from crate_mae.training.loop import take_step
 from crate_mae.training.objectives import Completing
@@ -67,7 +66,7 @@ def _then_no_file_above(size: int) -> Callable[..., Any]:
 
 
 def no_room_for_best() -> None:
-    _at_call(ImageModel, "save", 2, _no_file_above(20_000))
+    _at_call(loop, "write_checkpoint", 2, _no_file_above(20_000))
 
 
 def no_room_for_pictures() -> None:

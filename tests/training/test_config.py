@@ -64,6 +64,16 @@ def test_of_finetuning_too() -> None:
     assert (config.image_size, config.random, config.mixup) == ((24, 24), True, 0.8)
 
 
+def test_intervals_of_evaluation_are_set_together_or_one_by_one() -> None:
+    assert override(digits(), ["evaluate_every=7"]).evaluators == {"reconstruction": 7, "representation": 7}
+    mixed = override(digits(), ["evaluate_every=7", "evaluators.representation=21"])
+    assert mixed.evaluators == {"reconstruction": 7, "representation": 21} != digits().evaluators
+    with pytest.raises(UserError, match="evaluators lacks reconstruction, whose val_loss chooses the best checkpoint"):
+        replace(digits(), evaluators={"representation": 7})
+    with pytest.raises(UserError, match="one of reconstruction, representation"):
+        replace(digits(), evaluators={"reconstruction": 7, "accuracy": 7})
+
+
 def test_the_last_word_counts_and_the_recipe_stays() -> None:
     assert override(digits(), ["steps=1", "model.dim=24", "steps=2", "model.dim=48"]).model_settings["dim"] == 48
     assert digits().model_settings["dim"] == 192
@@ -79,24 +89,32 @@ def test_the_last_word_counts_and_the_recipe_stays() -> None:
         ("model.steps=3", "did you mean steps?"),
         ("dim=3", "did you mean model.dim?"),
         ("zzzzzz=3", "there are accumulation, batch"),
+        ("evaluate_every=0", "evaluate_every is 0; choose a whole number from 1 up"),
+        ("evaluators.reconstructoin=3", "did you mean evaluators.reconstruction?"),
+        ("evaluators=3", "there is no setting evaluators"),
         ("recipe=other", "there is no setting recipe"),
         ("steps", "takes key=value, not 'steps'"),
-        ("steps=many", "steps=many is not a whole number"),
-        ("steps=1.5", "steps=1.5 is not a whole number"),
-        ("steps=", "steps= is not a whole number"),
-        ("learning_rate=fast", "is not a number"),
-        ("learning_rate=nan", "choose a finite number"),
-        ("flip=perhaps", "is not true or false"),
-        ("clip=some", "clip=some is not a number or none"),
-        ("clip=0", "choose a number above 0, or none"),
-        ("betas=0.9", "is not two numbers with a comma between"),
-        ("betas=0.9,1", "choose two numbers from 0 to below 1"),
-        ("randaugment=2,1.5", "is not two whole numbers with a comma between or none"),
-        ("precision=half", "is not one of float32, bfloat16, float64"),
-        ("batch=0", "choose a number from 1 up"),
+        ("steps=many", "steps is 'many'; choose a whole number from 1 up"),
+        ("steps=1.5", "steps is '1.5'; choose a whole number from 1 up"),
+        ("steps=", "steps is ''; choose a whole number from 1 up"),
+        ("learning_rate=fast", "choose a number from 0 up"),
+        ("learning_rate=nan", "learning_rate is nan; choose finite numbers"),
+        ("flip=perhaps", "choose true or false"),
+        ("clip=some", "clip is 'some'; choose a number above 0, or none"),
+        ("clip=0", "clip is 0.0; choose a number above 0, or none"),
+        ("betas=0.9", "choose two numbers from 0 to below 1 with a comma between"),
+        ("betas=0.9,1", "betas is (0.9, 1.0); choose two numbers from 0 to below 1"),
+        ("randaugment=2,1.5", "choose two whole numbers with a comma between, or none"),
+        ("precision=half", "choose one of float32, bfloat16, float64"),
+        ("batch=0", "batch is 0; choose a whole number from 1 up"),
         ("accumulation=3", "does not divide batch=64"),
         ("mask_ratio=1.5", "choose a number from 0 to 1"),
-        ("model.dim=x", "is not a whole number"),
+        ("seed=" + "9" * 5000, "choose a whole number from 0 up"),
+        ("steps=" + "9" * 400, "choose a whole number from 1 up"),
+        ("learning_rate=1e400", "choose finite numbers"),
+        ("model.std=1e-46", "choose several numbers from 1e-06 to 1,000,000"),
+        ("model.mean=1e300", "choose several numbers from -1,000,000 to 1,000,000"),
+        ("model.dim=x", "model.dim is 'x'; choose a whole number from 1 to 1,000,000"),
     ],
 )
 def test_a_mistake_is_a_sentence(setting: str, hint: str) -> None:
@@ -132,5 +150,5 @@ def test_a_recipe_that_does_not_exist() -> None:
 
 
 def test_a_number_that_is_not_finite_is_refused_from_python_too() -> None:
-    with pytest.raises(UserError, match="choose a finite number"):
+    with pytest.raises(UserError, match="choose finite numbers"):
         replace(digits(), learning_rate=math.inf)

@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     main(words(run, "--resume", steps=20))
     said = capsys.readouterr().out
     assert "step-00000020 can't be used (" in said
-    assert "Going on from the one before it." in said
+    assert "Resuming from the one before it." in said
     assert_same(run, whole)
 
 
@@ -83,7 +84,8 @@ def test_without_any_good_checkpoint_it_begins_anew(run: Path, whole: Path) -> N
 def test_leftovers_of_a_kill_are_removed(run: Path, whole: Path) -> None:
     for name in (".step-00000030.part", ".step-00000005.old.part"):
         shutil.copytree(run / "checkpoints" / "step-00000010", run / "checkpoints" / name)
-    (run / ".metrics.jsonl.part").write_text("half")
+    for left in (run / ".metrics.jsonl.123.part", run / "checkpoints" / "best" / ".config.json.123.part"):
+        left.write_text("half")
     main(words(run, "--resume", steps=20))
     assert_same(run, whole)
 
@@ -106,8 +108,11 @@ def test_more_steps_go_on(run: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "hint"),
     [
-        ([], "holds a run already; go on with it by --resume"),
-        (["--resume", "--set", "learning_rate=1"], "was started with learning_rate=0.001 and can't go on with 1.0"),
+        ([], "holds a run already; resume it with --resume"),
+        (
+            ["--resume", "--set", "learning_rate=1"],
+            "was started with learning_rate=0.001 and can't be resumed with 1.0",
+        ),
         (["--resume", "--set", "model.dim=12"], "was started with model_settings="),
         (["--resume", "--set", "batch=4"], "was started with batch=8"),
         (["--resume", "--set", "seed=1"], "was started with seed=0"),
@@ -134,13 +139,44 @@ def test_what_does_not_change_the_run_may_change(run: Path, whole: Path, tmp_pat
 def test_a_folder_that_is_no_run(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     assert "is a file" in stopped(words(tmp_path / "file"), capsys)
-    assert "holds no run to go on with" in stopped(["pretrain", "--out", str(tmp_path / "new"), "--resume"], capsys)
+    assert "holds no run to resume" in stopped(["pretrain", "--out", str(tmp_path / "new"), "--resume"], capsys)
     assert not (tmp_path / "new").exists()
     assert "holds a run of pretrain, not of finetune" in stopped(["finetune", "--out", str(run), "--resume"], capsys)
     (run / "config.json").write_text("{")
     assert "can't be read as JSON" in stopped(words(run, "--resume"), capsys)
     (run / "config.json").write_text("[]")
     assert "holds something else than a run" in stopped(words(run, "--resume"), capsys)
+
+
+def edited(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    def apply(path: Path) -> None:
+        stored = json.loads(path.read_text())
+        change(stored)
+        path.write_text(json.dumps(stored))
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (edited(lambda stored: stored.pop("task")), "no settings of a task that this crate-mae knows"),
+        (edited(lambda stored: stored.update(task=["pretrain"])), "no settings of a task"),
+        (edited(lambda stored: stored.pop("settings")), "no settings of a task"),
+        (edited(lambda stored: stored.pop("training_images")), "how many training images"),
+        (edited(lambda stored: stored["settings"].pop("steps")), "the configuration of a run lacks steps"),
+        (edited(lambda stored: stored["settings"].update(stpes=3)), "a run has no setting stpes; did you mean steps?"),
+        (edited(lambda stored: stored["settings"].update(steps="3")), "steps is '3'; choose a whole number from 1 up"),
+        (edited(lambda stored: stored["settings"]["model_settings"].update(dmi=3)), "did you mean dim?"),
+        (edited(lambda stored: stored.update(format_version=3)), "format version 3"),
+    ],
+)
+def test_a_record_that_can_t_be_used_gets_one_sentence(
+    damage: Callable[[Path], None], message: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(run / "config.json")
+    for command in (["pretrain", "--out", str(run), "--resume"], words(run, "--resume"), words(run)):
+        assert message in stopped(command, capsys)
 
 
 def test_other_images_are_refused(run: Path, whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,7 +191,7 @@ def test_a_second_start_in_the_same_folder_is_refused(tmp_path: Path, capsys: py
     run = tmp_path / "run"
     process = start(words(run, steps=100_000), tmp_path / "log")
     until(lambda: last_line(run) >= 0, process)
-    assert "another process is at work on the run" in stopped(words(run, "--resume", steps=100_000), capsys)
+    assert "another process works on the run" in stopped(words(run, "--resume", steps=100_000), capsys)
     process.kill()
     process.wait()
     main(words(run, "--resume", steps=1))  # the lock went with the process

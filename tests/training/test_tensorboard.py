@@ -40,4 +40,4 @@ def test_points_are_those_of_the_metrics_also_after_a_resume(tmp_path: Path) -> 
 def test_without_the_package_it_says_what_to_install(tmp_path: Path) -> None:
     code, said = finish(words(tmp_path / "run", "--tensorboard"), tmp_path / "log", no_tensorboard)
     assert code == 2
-    assert said.splitlines()[-1].endswith("pip install 'crate-mae[tensorboard]' brings them.")
+    assert said.splitlines()[-1].endswith("pip install 'crate-mae[tensorboard]' installs them.")

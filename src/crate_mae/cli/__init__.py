@@ -1,11 +1,12 @@
 """The command line: a table from verb to typed function. Nothing heavy is imported before a verb runs."""
 
+import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import make_dataclass
-from difflib import get_close_matches
 from typing import Annotated, Any, Union
 
 import tyro
@@ -18,7 +19,7 @@ from crate_mae.cli.explore import demo, inspect, serve
 from crate_mae.cli.models import convert, export, models, push
 from crate_mae.cli.paper import reproduce, theory
 from crate_mae.cli.train import finetune, plan, pretrain
-from crate_mae.errors import UserError
+from crate_mae.errors import UserError, did_you_mean
 
 VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
@@ -55,9 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     about = "Masked completion of images with white-box transformers."
     try:
         words = _check_verb(words)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("always", category=UserWarning)
-            warnings.showwarning = lambda message, *_, **__: print(f"crate-mae: note: {message}", file=sys.stderr)
+        with _notes():
             if words and words[0] in VERBS:
                 tyro.cli(VERBS[words[0]], prog=f"crate-mae {words[0]}", args=words[1:])
             else:
@@ -72,6 +71,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _end(f"crate-mae: error: {what}; make room there, or choose another place.", 2)
     except KeyboardInterrupt:
         _end("crate-mae: stopped.", 130)
+
+
+@contextmanager
+def _notes() -> Iterator[None]:
+    """Print warnings and the package's log as notes on stderr; under torchrun only the first process informs."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("crate-mae: note: %(message)s"))
+    handler.addFilter(lambda record: record.levelno > logging.INFO or os.environ.get("RANK", "0") == "0")
+    log = logging.getLogger("crate_mae")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("always", category=UserWarning)
+            warnings.showwarning = lambda message, *_, **__: print(f"crate-mae: note: {message}", file=sys.stderr)
+            yield
+    finally:
+        log.removeHandler(handler)
 
 
 def _list_of_verbs() -> Any:
@@ -106,7 +123,5 @@ def _check_verb(words: list[str]) -> list[str]:
             return ["--help"]
         verb, length = " ".join(words[:2]), 2
     if verb not in VERBS:
-        near = get_close_matches(verb, VERBS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(VERBS)}."
-        raise UserError(f"there is no command {verb}; {hint}")
+        raise UserError(f"there is no command {verb}; {did_you_mean(verb, VERBS)}")
     return [verb, *words[length:]]

@@ -8,10 +8,8 @@ where a disk is gone: then it stays, and another run tries these again.
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ import torch
 from jaxtyping import Float, Int
 
 from crate_mae.allocator import freed_memory_kept
+from crate_mae.atomic_write import atomic_write
 from crate_mae.data.loader import NEIGHBOURS, Bad
 from crate_mae.data.sequential import Read, in_turn, read_batches
 from crate_mae.data.source import ImageSource, fingerprint
@@ -110,9 +109,8 @@ class Parts:
             _compare(_read_json(record), about, folder)
         else:
             folder.mkdir(parents=True, exist_ok=True)
-            aside = folder / f"about.json.part{os.getpid()}"
-            aside.write_text(json.dumps(about, indent=1) + "\n")
-            os.replace(aside, record)
+            with atomic_write(record) as temporary:
+                temporary.write_text(json.dumps(about, indent=1) + "\n")
 
     def file(self, number: int) -> Path:
         return self.folder / f"{number:06d}.npz"
@@ -127,21 +125,15 @@ class Parts:
             return None
 
     def write(self, number: int, part: Part) -> None:
-        aside = self.file(number).with_suffix(f".part{os.getpid()}")
-        try:
-            with aside.open("wb") as file:
-                np.savez(
-                    file,
-                    indices=part.indices,
-                    features=part.features,
-                    bad=np.array([bad.index for bad in part.bad], dtype=np.int64),
-                    reasons=np.array([bad.reason for bad in part.bad], dtype=np.str_),
-                    unopened=np.array(part.unopened),
-                )
-            os.replace(aside, self.file(number))
-        finally:
-            with suppress(OSError):
-                aside.unlink()
+        with atomic_write(self.file(number)) as temporary, temporary.open("wb") as file:
+            np.savez(
+                file,
+                indices=part.indices,
+                features=part.features,
+                bad=np.array([bad.index for bad in part.bad], dtype=np.int64),
+                reasons=np.array([bad.reason for bad in part.bad], dtype=np.str_),
+                unopened=np.array(part.unopened),
+            )
 
 
 def _compute(

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +16,7 @@ from rich.console import Console
 from torch import Tensor
 
 from crate_mae.allocator import freed_memory_kept
+from crate_mae.atomic_write import atomic_write
 from crate_mae.data.loader import Samples, evaluation_batches
 from crate_mae.data.source import ImageSource, fingerprint
 from crate_mae.data.transforms import Evaluation, Transform
@@ -164,12 +164,7 @@ def read_features(file: Path) -> Features | None:
 
 
 def write_features(file: Path, features: Features) -> None:
-    """Write a cache file, aside first and then in one rename."""
+    """Write a cache file atomically."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    aside = file.with_name(f"{file.name}.part{os.getpid()}")
-    try:
-        with aside.open("wb") as opened:
-            np.savez(opened, values=features.values, labels=features.labels)
-        os.replace(aside, file)
-    finally:
-        aside.unlink(missing_ok=True)
+    with atomic_write(file) as temporary, temporary.open("wb") as opened:
+        np.savez(opened, values=features.values, labels=features.labels)

@@ -1,10 +1,8 @@
 """Features of images as a table in one file, written as a stream: Parquet, or NumPy's .npz."""
 
 import json
-import os
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from crate_mae.atomic_write import atomic_write
 from crate_mae.errors import UserError, missing_extra
 
 About = dict[str, Any]
@@ -47,14 +46,9 @@ def check_format(path: Path) -> None:
 
 
 def write_table(path: Path, table: Table) -> None:
-    """Write aside and rename; the same table gives the same bytes."""
-    aside = path.with_name(f"{path.name}.part{os.getpid()}")
-    try:
-        FORMATS[path.suffix][0](aside, table)
-        os.replace(aside, path)
-    finally:
-        with suppress(OSError):
-            aside.unlink()
+    """Write a table atomically; the same table gives the same bytes."""
+    with atomic_write(path) as temporary:
+        FORMATS[path.suffix][0](temporary, table)
 
 
 def read_about(path: Path) -> About | None:

@@ -1,4 +1,4 @@
-"""The model card that goes with a checkpoint to the Hugging Face Hub: what is known of a model, and what is not."""
+"""The model card that goes with a checkpoint to the Hugging Face Hub: what is known about a model, and what is not."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,8 +8,9 @@ from huggingface_hub import ModelCard, ModelCardData
 
 from crate_mae.data.named import NAMED, NamedSet
 from crate_mae.errors import UserError
-from crate_mae.hub.run_record import BEST_BY, Record, read_record
+from crate_mae.hub.run_record import Record, read_record
 from crate_mae.models.checkpoint import read_checkpoint
+from crate_mae.training.config import UNLISTED, FinetuneConfig
 
 if TYPE_CHECKING:
     from crate_mae.models.image_model import ImageModel
@@ -36,14 +37,11 @@ FAMILIES = {
 MEANINGS = {
     ("pretrain", "train_loss"): "mean squared error on the masked patches of training images",
     ("pretrain", "val_loss"): "mean squared error on the masked patches of validation images",
-    ("pretrain", "knn_accuracy"): "per cent of validation images, by a vote of the nearest training images",
+    ("pretrain", "knn_accuracy"): "per cent of validation images, by a vote of the k nearest training images",
     ("pretrain", "probe_accuracy"): "per cent of validation images, by a quick linear probe",
     ("finetune", "val_accuracy"): "per cent of validation images",
     ("finetune", "val_loss"): "cross entropy on validation images",
 }
-PRIVATE = {"recipe", "model", "preset", "model_settings", "data", "data_root", "checkpoint"}
-PRIVATE |= {"workers", "log_every", "keep", "pictures", "random"}
-"""Settings that the table leaves out: said otherwise, names of a person's folders, or of no bearing on a model."""
 
 
 def model_card(
@@ -56,7 +54,7 @@ def model_card(
     """
     record = None if run is None else _of_this_model(model, Path(run))
     config, kind = model.config, model.kind
-    data = NAMED.get(record.settings["data"]) if record else None
+    data = NAMED.get(record.config.data) if record else None
     metadata = ModelCardData(
         license=license,
         library_name="crate-mae",
@@ -91,7 +89,7 @@ image = model.preprocess("photo.jpg")[None]
 
 
 def _of_this_model(model: "ImageModel", run: Path) -> Record:
-    """The record of a run, of which this must be the best checkpoint: another's numbers say nothing of it."""
+    """The record of a run; the model must be its best checkpoint, since the numbers hold for that one only."""
     record = read_record(run)
     best = read_checkpoint(run)
     own = model.state_dict()
@@ -123,27 +121,28 @@ def _model_rows(model: "ImageModel") -> list[tuple[str, Any]]:
 def _recipe(record: Record | None) -> str:
     if record is None:
         return "Not known: no run folder was given when this card was written."
-    chosen_by = BEST_BY[record.task][0]
+    config = record.config
     step = "not on record" if record.step is None else record.step
     code = (
         "not on record" if record.commit is None else f"`{record.commit}`" + ", changed" * record.commit.endswith("+")
     )
-    settings = record.settings
-    if settings.get("checkpoint"):
-        weights = "random weights of its shape" if settings["random"] else "its weights"
-        began = {"started from": f"another checkpoint, which is not on record here: {weights}"}
-    else:
-        began = {name: settings[name] for name in ("model", "preset")}
-        began |= {f"model.{name}": value for name, value in settings["model_settings"].items()}
-    rest = {name: value for name, value in settings.items() if name not in PRIVATE}
-    rows = [
-        ("task", record.task),
-        ("recipe", settings["recipe"]),
-        ("step of this checkpoint", f"{step}, chosen by {chosen_by}"),
+    rows: list[tuple[str, Any]] = [
+        ("task", config.task),
+        ("recipe", config.recipe),
+        ("step of this checkpoint", f"{step}, chosen by {config.best_by}"),
         ("code", code),
         ("ran on", "; ".join(record.machines) or "not on record"),
-        *((name, value) for name, value in (began | rest).items() if value is not None),
     ]
+    if isinstance(config, FinetuneConfig) and config.checkpoint:
+        weights = "random weights of its shape" if config.random else "its weights"
+        rows.append(("started from", f"another checkpoint, which is not on record here: {weights}"))
+    else:
+        rows += [("model", config.model), ("preset", config.preset)]
+        rows += [(f"model.{name}", value) for name, value in config.model_settings.items()]
+    for name in [name for name in config.all() if name not in config.marked(UNLISTED)]:
+        value = getattr(config, name)
+        rows += [(f"{name}.{key}", of) for key, of in value.items()] if isinstance(value, dict) else [(name, value)]
+    rows = [(name, value) for name, value in rows if value is not None]
     return _table(["setting", ""], rows)
 
 
@@ -157,8 +156,10 @@ def _data(record: Record | None, data: NamedSet | None) -> str:
 def _numbers(record: Record | None) -> str:
     if record is None or not record.numbers:
         return "Not known: no evaluation is on record."
-    rows = [(name, f"{value:.4g}", MEANINGS.get((record.task, name), "")) for name, value in record.numbers.items()]
-    count = record.settings["evaluation_images"]
+    rows = [
+        (name, f"{value:.4g}", MEANINGS.get((record.config.task, name), "")) for name, value in record.numbers.items()
+    ]
+    count = record.config.evaluation_images
     note = f"On at most {count} images of a split, which also chose the checkpoint; no test set's number is on record."
     return f"{_table(['', 'value', 'what it is'], rows)}\n\n{note}"
 
@@ -166,14 +167,16 @@ def _numbers(record: Record | None) -> str:
 def _limits(model: "ImageModel", record: Record | None) -> list[str]:
     config = model.config
     limits = [
-        f"It takes images of {_by(config.image_size)} pixels; others are resized, without regard to their proportions.",
-        "What it is worth on images unlike its training images has not been measured, nor what bias it has from them.",
+        f"It takes images of {_by(config.image_size)} pixels; others are resized without keeping their aspect ratio.",
+        "How good it is on images unlike its training images has not been measured, nor which biases it has from them.",
         "The licence is that of these weights; the training images have terms of their own.",
     ]
     if record is None:
         limits.append("How it was trained, and whether it was at all, is not known from these files.")
     if model.kind == "autoencoder" and config.norm_pix_loss:
-        limits.append("It completes patches up to a mean and a deviation, which come from the rest of the image.")
+        limits.append(
+            "It completes patches up to a mean and a standard deviation, which come from the rest of the image."
+        )
     if model.kind == "classifier":
         limits.append(f"It tells {model.num_classes} classes apart and gives one of them for any image.")
     return limits

@@ -1,9 +1,8 @@
 """A checkpoint is a folder: ``model.safetensors``, and a ``config.json`` with what the weights don't say."""
 
 import json
-import os
 import shutil
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -13,14 +12,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from crate_mae.atomic_write import atomic_write
 from crate_mae.errors import UserError
 from crate_mae.models.config import ModelConfig
+from crate_mae.models.locate import CONFIG, WEIGHTS, locate
+from crate_mae.settings import FORMAT_VERSION, check_version
 
 FORMAT = "crate-mae"
-FORMAT_VERSION = 1
-WEIGHTS = "model.safetensors"
-CONFIG = "config.json"
-BEST = Path("checkpoints") / "best"  # where a run folder keeps its best checkpoint
 
 
 @dataclass(frozen=True)
@@ -31,64 +29,59 @@ class Checkpoint:
     kind: str
     config: ModelConfig
     extras: dict[str, Any]
+    """What a kind of model records beyond its configuration, such as the names of the classes."""
     tensors: dict[str, Tensor]
+    step: int | None = None
+    """Steps done when a run wrote it; None for a checkpoint of no run, or of crate-mae 0.1.0."""
+    steps: int | None = None
+    """Steps that the run was to have."""
 
 
 def write_checkpoint(
-    path: str | Path, kind: str, config: ModelConfig, tensors: dict[str, Tensor], extras: dict[str, Any]
+    path: str | Path, kind: str, config: ModelConfig, tensors: Mapping[str, Tensor], extras: Mapping[str, Any]
 ) -> Path:
-    """Write a checkpoint folder, each file aside first and then in one rename."""
+    """Write a checkpoint folder, each file atomically. A run's ``extras`` have ``step`` and ``steps`` too."""
     folder = Path(path)
     if folder.is_file():
         raise UserError(f"{folder} is a file; a checkpoint is a folder: choose another name.")
+    description = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "written_by": f"crate-mae {version('crate-mae')}",
+        "kind": kind,
+        **extras,
+        "model": config.to_dict(),
+    }
+    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        description = {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "written_by": f"crate-mae {version('crate-mae')}",
-            "kind": kind,
-            **extras,
-            "model": config.to_dict(),
-        }
-        plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-        save_file(plain, folder / f"{WEIGHTS}.part", metadata={"format": "pt"})
-        (folder / f"{CONFIG}.part").write_text(json.dumps(description, indent=2) + "\n")
-        shutil.copymode(folder / f"{CONFIG}.part", folder / f"{WEIGHTS}.part")  # safetensors writes for the owner alone
-        os.replace(folder / f"{WEIGHTS}.part", folder / WEIGHTS)
-        os.replace(folder / f"{CONFIG}.part", folder / CONFIG)
+        with atomic_write(folder / CONFIG) as text, atomic_write(folder / WEIGHTS) as weights:
+            save_file(plain, weights, metadata={"format": "pt"})
+            text.write_text(json.dumps(description, indent=2) + "\n")
+            shutil.copymode(text, weights)  # safetensors lets only the owner read its files
     except (OSError, SafetensorError) as error:
-        for name in (WEIGHTS, CONFIG):
-            with suppress(OSError):
-                (folder / f"{name}.part").unlink()
         raise UserError(f"the checkpoint {folder} could not be written ({error}).") from None
     return folder
 
 
-def read_checkpoint(path: str | Path) -> Checkpoint:
-    """Read a checkpoint folder, or the best checkpoint of a run folder. Runs no code from any file."""
-    folder = Path(path)
-    if not (folder / WEIGHTS).is_file() and (folder / BEST / CONFIG).is_file():
-        folder = folder / BEST
-    for name in (CONFIG, WEIGHTS):
-        if not (folder / name).is_file():
-            raise UserError(
-                f"{folder} is no checkpoint: a checkpoint is a folder with {CONFIG} and {WEIGHTS} "
-                f"(crate-mae convert makes one from other projects' files)."
-            )
+def read_checkpoint(path: str | Path, **hub: Any) -> Checkpoint:
+    """Read what ``locate`` finds: a checkpoint folder, a run's best, a model on the Hub. Runs no code from any file."""
+    folder = locate(path, **hub)
     description = _read_description(folder / CONFIG)
-    config = description.pop("model")
-    kind = description.pop("kind")
-    extras = {name: value for name, value in description.items() if name not in _HEADER}
-    if unknown := extras.keys() - {"class_names", "pool"}:
+    known: dict[str, Any] = {
+        name: description[name] for name in ("class_names", "pool", "step", "steps") if name in description
+    }
+    if unknown := description.keys() - known - _HEADER:
         raise UserError(f"{folder / CONFIG} has the unknown fields {', '.join(sorted(unknown))}.")
+    step, steps = known.pop("step", None), known.pop("steps", None)
     try:
-        return Checkpoint(folder, kind, ModelConfig.from_dict(config), extras, read_tensors(folder / WEIGHTS))
+        config = ModelConfig.from_dict(description["model"], description["format_version"])
+        return Checkpoint(folder, description["kind"], config, known, read_tensors(folder / WEIGHTS), step, steps)
     except UserError as error:
         raise UserError(f"the checkpoint {folder} can't be used: {error}") from None
 
 
-_HEADER = ("format", "format_version", "written_by")
+_HEADER = {"format", "format_version", "written_by", "kind", "model"}
 
 
 def _read_description(path: Path) -> dict[str, Any]:
@@ -98,13 +91,12 @@ def _read_description(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} can't be read as JSON; the checkpoint is damaged: take another copy.") from None
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise UserError(f"{path} was not written by crate-mae; crate-mae convert imports other projects' files.")
-    if description.get("format_version") != FORMAT_VERSION:
-        raise UserError(
-            f"{path} has format version {description.get('format_version')!r} and this crate-mae reads "
-            f"{FORMAT_VERSION}; install the crate-mae that wrote it ({description.get('written_by')})."
-        )
+    check_version(path, description.get("format_version"), description.get("written_by"))
     if not isinstance(description.get("kind"), str) or not isinstance(description.get("model"), dict):
         raise UserError(f"{path} lacks the fields kind and model; the checkpoint is damaged: take another copy.")
+    at = [description[name] for name in ("step", "steps") if name in description]
+    if len(at) == 1 or not all(isinstance(number, int) for number in at):
+        raise UserError(f"{path} does not say with two whole numbers which step of how many it is; take another copy.")
     return description
 
 

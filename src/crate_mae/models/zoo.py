@@ -1,5 +1,6 @@
 """Models by name, and models from checkpoints."""
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ from crate_mae.errors import UserError
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.checkpoint import Checkpoint, read_checkpoint
 from crate_mae.models.classifier import Classifier
-from crate_mae.models.config import PRESETS, ModelConfig, Preset, check_fields, pair
+from crate_mae.models.config import PRESETS, ModelConfig, Preset, pair
 from crate_mae.models.image_model import ImageEncoder, ImageModel
+from crate_mae.models.locate import BEST
 from crate_mae.tokens import Size, interpolate_table
+
+log = logging.getLogger("crate_mae")
 
 _CRATE_SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"dim": 384, "depth": 12, "heads": 6},
@@ -62,7 +66,7 @@ def model_config(name: str, preset: Preset | None = None, **overrides: Any) -> M
     """The configuration of a named model, with any field replaced."""
     if name not in ZOO:
         raise UserError(f"there is no model {name}; choose from {', '.join(ZOO)}.")
-    check_fields(overrides)
+    ModelConfig.check_names(overrides)
     settings = dict(ZOO[name])
     if settings["family"] == "crate":
         preset = preset or settings.get("preset", "paper")
@@ -102,14 +106,17 @@ def parameter_counts(name: str) -> tuple[ModelConfig, int, int | None]:
     return model.config, own, own + tables
 
 
-def load(path: str | Path, image_size: int | Size | None = None) -> ImageModel:
-    """A model from a checkpoint folder, or from a run folder and then its best checkpoint.
+def load(path: str | Path, image_size: int | Size | None = None, **hub: Any) -> ImageModel:
+    """A model in eval mode and float32, from a checkpoint folder, a run folder (its best checkpoint) or the Hub.
 
-    Loading is strict and runs no code from a file. With ``image_size`` the positions are interpolated to that size.
+    A model on the Hub is named owner/name; ``hub`` are arguments of its ``snapshot_download``, such as ``revision``.
+    With ``image_size`` the positions are interpolated to that size. Loading is strict and runs no code from a file.
     """
-    checkpoint = read_checkpoint(path)
+    checkpoint = read_checkpoint(path, **hub)
+    if checkpoint.path == Path(path).expanduser() / BEST and checkpoint.step is not None:
+        log.info("%s: step %s of %s.", path, f"{checkpoint.step:,}", f"{checkpoint.steps:,}")
     try:
-        return build(checkpoint, image_size)
+        return build(checkpoint, image_size).eval()
     except UserError as error:
         raise UserError(f"the checkpoint {checkpoint.path} can't be used: {error}") from None
 
@@ -143,7 +150,7 @@ def build(checkpoint: Checkpoint, image_size: int | Size | None = None) -> Image
 
 
 def _check_scale(checkpoint: Checkpoint) -> None:
-    """Hold the sizes that a file claims against what it holds, before anything of these sizes is made."""
+    """Compare the sizes that a file claims with its tensors, before anything of these sizes is allocated."""
     config, tensors, layers = checkpoint.config, checkpoint.tensors, checkpoint.config.depth
     rows = config.num_patches + (config.positions == "fixed")
     shapes = {
@@ -156,7 +163,7 @@ def _check_scale(checkpoint: Checkpoint) -> None:
     for name, shape in shapes.items():
         if name not in tensors or tensors[name].shape != shape:
             raise UserError(
-                f"it has no {name} of the size {shape} that its configuration says: it is of another model."
+                f"it has no {name} of the size {shape} that its configuration states: weights and configuration differ."
             )
     if layers > len(tensors):
         raise UserError(f"its configuration has {layers} layers and its file {len(tensors)} tensors.")
@@ -177,32 +184,34 @@ def _skeleton(checkpoint: Checkpoint, config: ModelConfig) -> ImageModel:
             case ImageEncoder.kind, None:
                 return ImageEncoder(config)
             case Classifier.kind, [*names] if all(isinstance(name, str) for name in names):
-                # Before version 0.2 a classifier always read the class token.
+                # Before format version 2 a classifier always read the class token.
                 return Classifier(config, names, pool=checkpoint.extras.get("pool", "cls"))
-    raise UserError(f"it holds a {checkpoint.kind!r} that this crate-mae does not know.")
+    raise UserError(f"it holds a {checkpoint.kind!r}, which this crate-mae does not know.")
 
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def check_tensors(model: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Say in one sentence how tensors differ from what a model holds."""
+    """Refuse tensors that differ from a model's own, with a sentence on the first difference."""
     expected = model.state_dict()
     for adjective, names in [("lacks", expected.keys() - tensors), ("has unknown", tensors.keys() - expected)]:
         if names:
-            raise UserError(f"it {adjective} {len(names)} tensors, {min(names)} among them: it is of another model.")
+            raise UserError(
+                f"it {adjective} {len(names)} tensors, {min(names)} among them: it does not match this model."
+            )
     for name, tensor in tensors.items():
         if tensor.shape != expected[name].shape or tensor.dtype not in FLOATS:
             raise UserError(
                 f"{name} is {tensor.dtype} of {tuple(tensor.shape)} and must be floating point of "
-                f"{tuple(expected[name].shape)}: it is of another model."
+                f"{tuple(expected[name].shape)}: it does not match this model."
             )
 
 
 def resize(
     config: ModelConfig, tensors: dict[str, Tensor], image_size: int | Size
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """The configuration and weights for another image size: every position table interpolated, all else as it was."""
+    """The configuration and weights for another image size: position tables interpolated, the rest unchanged."""
     resized = replace(config, image_size=pair(image_size))
     class_rows = 0 if config.positions == "learned" else 1
     tables = {

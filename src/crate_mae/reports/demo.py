@@ -18,7 +18,7 @@ from crate_mae.evaluation.linear_probe import Probe, linear_probe
 from crate_mae.evaluation.probe_model import open_parts
 from crate_mae.features.extraction import Features, Reader, Which, model_features
 from crate_mae.models.autoencoder import MaskedAutoencoder
-from crate_mae.models.checkpoint import BEST
+from crate_mae.models.locate import BEST
 from crate_mae.models.zoo import load_autoencoder
 from crate_mae.reports.html import Report
 from crate_mae.training.config import PretrainConfig
@@ -47,7 +47,7 @@ class Curve:
 def run(out: Path, steps: int, seed: int, device: Device, console: Console) -> None:
     """Pretrain (or go on with what is in ``out``), measure, draw, and write everything to ``out``."""
     start = time.monotonic()
-    config = replace(recipes.digits(), steps=steps, seed=seed, evaluate_every=max(steps // 5, 1))
+    config = replace(recipes.digits(), steps=steps, seed=seed).evaluated_every(max(steps // 5, 1))
     if not pretrain(config, out, resume=True, device=device, console=console).finished:
         return
     model = load_autoencoder(out)

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 
 from rich.console import Console
@@ -10,7 +9,7 @@ from rich.console import Console
 from crate_mae import figures
 from crate_mae.data.checking import processors
 from crate_mae.device import pick_device
-from crate_mae.errors import UserError
+from crate_mae.errors import UserError, did_you_mean
 from crate_mae.figures.comparison import comparison
 from crate_mae.reproduce.drawing import Drawing, Made
 from crate_mae.reproduce.launching import command
@@ -87,8 +86,7 @@ def write(made: Made, place: Place, seeds: int) -> Path:
 def _known(name: str) -> str:
     if name in ITEMS:
         return name
-    near = get_close_matches(name, [*ITEMS, ALL, LIST], n=1)
-    hint = f"did you mean {near[0]}?" if near else "crate-mae reproduce list names them."
+    hint = did_you_mean(name, [*ITEMS, ALL, LIST], otherwise="crate-mae reproduce list names them.")
     raise UserError(f"the paper has no {name}; {hint}")
 
 

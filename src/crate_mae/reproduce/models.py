@@ -164,10 +164,10 @@ def desk() -> Scale:
             first, second = (digits, tuned_digits) if data == "digits" else (photos, tuned_photos)
             # Judged at the end alone: the last checkpoint is the result, as it is for every model of a table.
             pretrain[data, variant, size] = replace(
-                first, model=name, model_settings=shape, data=data, evaluate_every=first.steps, pictures=0, keep=1
+                first.evaluated_every(first.steps), model=name, model_settings=shape, data=data, pictures=0, keep=1
             )
             finetune[data, variant, size] = replace(
-                second, model=name, model_settings=shape, data=data, evaluate_every=second.steps, keep=1
+                second.evaluated_every(second.steps), model=name, model_settings=shape, data=data, keep=1
             )
     words = (
         "Small models on a CPU, pretrained without labels on the training images of the set that they are then judged "

@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+from crate_mae.atomic_write import atomic_write
 from crate_mae.data.named import NAMED, Split
 from crate_mae.data.open import find_splits, open_dataset
 from crate_mae.device import Device, pick_device
@@ -22,26 +23,13 @@ from crate_mae.features.extraction import Reader
 from crate_mae.models.zoo import load, load_autoencoder
 from crate_mae.reproduce.launching import train
 from crate_mae.reproduce.models import Model, Scale
-from crate_mae.training.config import FinetuneConfig, PretrainConfig, RunConfig
+from crate_mae.training.config import HOW_IT_RUNS, FinetuneConfig, PretrainConfig, RunConfig
 from crate_mae.training.distributed import Processes
 from crate_mae.training.evaluators import Accuracy, Reconstruction, as_evaluated
 from crate_mae.training.run_folder import Run
 from crate_mae.training.training_state import PREFIX, checkpoints_in
 
 QUIET = Console(quiet=True)
-HOW_IT_IS_RUN = {
-    "data_root",
-    "workers",
-    "max_bad",
-    "compile",
-    "gradient_checkpointing",
-    "accumulation",
-    "log_every",
-    "checkpoint_every",
-    "keep",
-    "pictures",
-}
-"""Settings that do not change what a run makes."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +99,8 @@ class Measurement(Task):
 
 def folder(place: Place, name: str, config: RunConfig) -> Path:
     """The run folder of a configuration: the same wherever the data lie and however it is run."""
-    identity = {key: value for key, value in config.to_dict().items() if key not in HOW_IT_IS_RUN}
+    without_effect = config.marked(HOW_IT_RUNS)
+    identity = {key: value for key, value in config.to_dict().items() if key not in without_effect}
     if identity.get("checkpoint"):
         identity["checkpoint"] = Path(identity["checkpoint"]).name
     digest = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=4).hexdigest()
@@ -251,6 +240,5 @@ def _at(place: Place, config: Any) -> Any:
 
 
 def _write(path: Path, numbers: dict[str, float]) -> None:
-    aside = path.with_suffix(".part")
-    aside.write_text(json.dumps(numbers, indent=1) + "\n")
-    aside.replace(path)
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(numbers, indent=1) + "\n")

@@ -1,7 +1,12 @@
-"""How a run is judged while it goes on: functions from a model to (name, value), called by all processes together."""
+"""Evaluation during training: functions from a model to (name, value), called by all processes together.
 
+``EVALUATORS`` names them; a recipe says which of them a run has, and at which intervals.
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -14,32 +19,37 @@ from crate_mae.data.transforms import Evaluation
 from crate_mae.evaluation.knn import nearest_neighbours, quick_probe
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.image_model import ImageModel
+from crate_mae.training.config import RunConfig
 from crate_mae.training.distributed import Processes
 
 BATCH = 128
 
 
 def some(source: ImageSource, most: int) -> ImageSource:
-    """At most so many images of a source, evenly spaced, so that every class has its share."""
+    """At most ``most`` images of a source, evenly spaced, so that every class is represented."""
     if len(source) <= most:
         return source
     return Part(source, np.linspace(0, len(source) - 1, most).astype(np.int64))
 
 
 def as_evaluated(source: ImageSource, config: ModelConfig, mask_ratio: float) -> Samples:
-    """A source as the model sees it outside of training: resized only, with masks that are the same each time."""
+    """A source as the model sees it outside of training: resized only, with the same masks each time."""
     return Samples(source, Evaluation.of(config), config.num_patches, mask_ratio)
 
 
 @dataclass(frozen=True)
-class _Evaluator:
+class Evaluator(ABC):
+    """Measures a model on the images of each split."""
+
+    needs_labels: ClassVar[bool] = False
+
     samples: dict[str, Samples]
     """The images of each split."""
     processes: Processes
     workers: int
 
     def batches(self, split: str, model: ImageModel) -> Iterator[Batch]:
-        """This process's share of a split, on its device and in the model's precision."""
+        """This process's images of a split, on its device and in the model's precision."""
         processes = self.processes
         for batch in evaluation_batches(self.samples[split], BATCH, processes.rank, processes.world, self.workers):
             device, dtype = model.device, model.embedding.class_token.dtype
@@ -52,12 +62,16 @@ class _Evaluator:
                 batch.lost,
             )
 
+    @abstractmethod
+    def __call__(self, model: ImageModel) -> Iterator[tuple[str, float]]:
+        """Each metric and its value."""
+
     def gather(self, rows: list[Tensor], split: str) -> Tensor:
         """One row for each image of a split, in its order."""
         return self.processes.gather(torch.cat(rows), len(self.samples[split]))
 
 
-class Reconstruction(_Evaluator):
+class Reconstruction(Evaluator):
     """The error of the completion on the masked patches of each split: ``SPLIT_loss``."""
 
     def __call__(self, model: ImageModel) -> Iterator[tuple[str, float]]:
@@ -70,11 +84,14 @@ class Reconstruction(_Evaluator):
             yield f"{split}_loss", self.gather(errors, split).mean().item()
 
 
-class Representation(_Evaluator):
-    """What is easily read off the features: accuracy on ``val`` of k nearest neighbours and of a quick linear probe.
+class Representation(Evaluator):
+    """What is linearly or locally readable from the features: ``knn_accuracy`` and ``probe_accuracy`` on ``val``.
 
-    Both learn from ``train``. The features are the mean over the patches of the encoder's output.
+    k nearest neighbours and a quick linear probe, both trained on ``train``. The features are the mean over the patches
+    of the encoder's output.
     """
+
+    needs_labels = True
 
     def __call__(self, model: ImageModel) -> Iterator[tuple[str, float]]:
         train, test = self._features("train", model), self._features("val", model)
@@ -89,8 +106,10 @@ class Representation(_Evaluator):
         return self.gather(rows, split), self.gather(labels, split)
 
 
-class Accuracy(_Evaluator):
-    """The share of each split that the classifier gets right, in per cent, and its cross entropy."""
+class Accuracy(Evaluator):
+    """The classifier's ``SPLIT_accuracy``, in per cent, and its cross entropy, ``SPLIT_loss``."""
+
+    needs_labels = True
 
     def __call__(self, model: ImageModel) -> Iterator[tuple[str, float]]:
         for split in self.samples:
@@ -101,3 +120,21 @@ class Accuracy(_Evaluator):
                 losses.append(torch.nn.functional.cross_entropy(scores, batch.labels, reduction="none"))
             yield f"{split}_accuracy", 100 * self.gather(right, split).mean().item()
             yield f"{split}_loss", self.gather(losses, split).mean().item()
+
+
+EVALUATORS: dict[str, type[Evaluator]] = {
+    "reconstruction": Reconstruction,
+    "representation": Representation,
+    "accuracy": Accuracy,
+}
+
+
+def evaluators(config: RunConfig, samples: dict[str, Samples], processes: Processes) -> dict[str, Evaluator]:
+    """Those of the configuration, by name; one that needs labels is left out where there are none."""
+    labelled = all(split.source.class_names for split in samples.values())
+    chosen = {name: EVALUATORS[name] for name in config.evaluators}
+    return {
+        name: kind(samples, processes, config.workers)
+        for name, kind in chosen.items()
+        if labelled or not kind.needs_labels
+    }

@@ -12,7 +12,7 @@ from crate_mae.models.classifier import Classifier
 from crate_mae.models.zoo import load
 from crate_mae.training.config import FinetuneConfig
 from crate_mae.training.distributed import Processes
-from crate_mae.training.evaluators import Accuracy, as_evaluated, some
+from crate_mae.training.evaluators import as_evaluated, evaluators, some
 from crate_mae.training.launch import augmented, launch
 from crate_mae.training.loop import Job, Outcome
 from crate_mae.training.objectives import Classifying, drop_path
@@ -24,23 +24,21 @@ def finetune(config: FinetuneConfig, out: str | Path, **options: Any) -> Outcome
 
 
 def finetuning(config: FinetuneConfig, training: ImageSource, validation: ImageSource, processes: Processes) -> Job:
-    """A classifier and how it is trained."""
+    """A classifier, its objective, samples and evaluators."""
     if not training.class_names or not validation.class_names:
         raise UserError(
-            f"fine-tuning needs a label for every image, and {config.data} has some without; sort them into class "
-            "folders, or give each in the shards its .cls."
+            f"fine-tuning needs a label for every image, and some of {config.data} have none; sort them into class "
+            "folders, or give each image in the shards a .cls file."
         )
     validation = relabel(validation, training.class_names)
     model = starting_model(config, training.class_names)
     drop_path(model, config.drop_path)
-    judged = as_evaluated(some(validation, config.evaluation_images), model.config, mask_ratio=0)
+    held_out = as_evaluated(some(validation, config.evaluation_images), model.config, mask_ratio=0)
     return Job(
         config,
         Classifying(model, config.mixup, config.label_smoothing),
         augmented(training, config, model.config),
-        [Accuracy({"val": judged}, processes, config.workers)],
-        chooses="val_accuracy",
-        lower_is_better=False,
+        evaluators(config, {"val": held_out}, processes),
         layer_decay=config.layer_decay,
     )
 
@@ -50,7 +48,7 @@ def starting_model(config: FinetuneConfig, class_names: tuple[str, ...]) -> Clas
     generator = torch.Generator().manual_seed(config.seed)
     if config.checkpoint is None:
         if not config.random:
-            raise UserError("say what to start from: --checkpoint RUN, or --random for random weights.")
+            raise UserError("choose the initial weights: --checkpoint RUN, or --random.")
         shape = config.model_config()
         if config.image_size:
             shape = replace(shape, image_size=config.image_size)

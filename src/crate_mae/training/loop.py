@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
@@ -12,14 +12,17 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from torch import Tensor, nn
 
+from crate_mae.atomic_write import clean
 from crate_mae.data.loader import Batch, Samples, training_batches
 from crate_mae.data.transforms import sample_generator
 from crate_mae.errors import UserError
+from crate_mae.models.checkpoint import write_checkpoint
 from crate_mae.models.image_model import ImageModel
 from crate_mae.progress import progress
 from crate_mae.training import training_state
 from crate_mae.training.config import RunConfig
 from crate_mae.training.distributed import Processes, join, part_of_a_step, whole
+from crate_mae.training.evaluators import Evaluator
 from crate_mae.training.interruption import interruption
 from crate_mae.training.objectives import Objective
 from crate_mae.training.optim import adamw, cosine_schedule, set_learning_rate
@@ -27,26 +30,20 @@ from crate_mae.training.run_folder import Run
 from crate_mae.training.tensorboard import Board
 from crate_mae.training.training_state import State, checkpoints_in
 
-Evaluator = Callable[[ImageModel], Iterator[tuple[str, float]]]
-"""From a model to (name, value): the loop knows nothing else about it. All processes call it together."""
-
 DTYPES = {"float32": torch.float32, "bfloat16": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is trained, on what, and how it is judged."""
+    """What is trained, on what, and how it is evaluated."""
 
     config: RunConfig
     objective: Objective
     samples: Samples
-    evaluators: Sequence[Evaluator]
-    chooses: str
-    """The name of the value that chooses the best checkpoint."""
-    lower_is_better: bool
+    evaluators: Mapping[str, Evaluator]
     layer_decay: float = 1.0
     draw: Callable[[ImageModel], Figure] | None = None
-    """Draws how it stands."""
+    """Draws a figure at each evaluation that can choose the best checkpoint."""
 
     @property
     def parameters(self) -> int:
@@ -95,7 +92,7 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
     ):
         watch.board, watch.console = board, console
         if state.step == 0:
-            watch.evaluate(0)
+            watch.evaluate(0, config.evaluators)
         for step in range(state.step, config.steps):
             rate = cosine_schedule(step, config.steps, config.warmup, config.learning_rate)
             set_learning_rate(optimiser, rate)
@@ -108,12 +105,17 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
             due = last or asked or done % config.checkpoint_every == 0
             if done % config.log_every == 0 or last:
                 watch.log(done, rate)
-            if last or done % config.evaluate_every == 0:
-                watch.evaluate(done)
+            watch.evaluate(done, [name for name, every in config.evaluators.items() if last or done % every == 0])
             if due:
                 watch.settle()
-                state = watch.state(done)
-                training_state.save(run.checkpoints, model, optimiser, state, config.keep, processes)
+                training_state.save(
+                    run.checkpoints,
+                    model=model,
+                    optimiser=optimiser,
+                    state=watch.state(done),
+                    config=config,
+                    processes=processes,
+                )
                 saved = done
             advance(watch.words)
             if asked and not last:
@@ -127,12 +129,12 @@ def resume(
     """The state of the newest checkpoint that can be read, and model and optimiser with it; a new one without any."""
     processes.wait()
     if processes.is_main:
-        training_state.clean(run.checkpoints)
+        clean(run.path)
     for path in reversed(checkpoints_in(run.checkpoints)):
         try:
             state = training_state.restore(path, model, optimiser, processes)
         except UserError as error:
-            console.print(f"{error} Going on from the one before it.", highlight=False, soft_wrap=True)
+            console.print(f"{error} Resuming from the one before it.", highlight=False, soft_wrap=True)
             continue
         break
     else:
@@ -248,25 +250,34 @@ class Watch:
         self.words = f"loss {values['loss']:.4f}  {speed:,.0f} images/s"
         self._write(done, values)
 
-    def evaluate(self, done: int) -> None:
-        """Every evaluator's values, the best checkpoint and a picture."""
+    def evaluate(self, done: int, names: Collection[str]) -> None:
+        """The values of these evaluators; with the one that chooses the best checkpoint, that one and a picture."""
+        due = [evaluator for name, evaluator in self.job.evaluators.items() if name in names]
+        if not due:
+            return
         self.settle()
         config, began = self.job.config, time.monotonic()
         model = whole(self.job.objective.model, self.processes).eval()
         with torch.no_grad():
-            values = dict(pair for evaluator in self.job.evaluators for pair in evaluator(model))
-        value = values[self.job.chooses]
-        is_best = self.best is None or (value < self.best if self.job.lower_is_better else value > self.best)
-        self.best = value if is_best else self.best
-        if self.processes.is_main:
-            if is_best:
-                model.save(self.run.best)
-            if self.job.draw:
-                self.run.draw(self.job.draw(model), f"pictures/step-{done:08d}.png")
+            values = dict(pair for evaluator in due for pair in evaluator(model))
+        if config.best_by in values:
+            self._keep_best(done, model, values[config.best_by])
         self._write(done, values)
         shown = ", ".join(f"{name.replace('_', ' ')} {number:.4g}" for name, number in values.items())
         self.console.print(f"step {done} of {config.steps}: {shown}", highlight=False, soft_wrap=True)
         self.lap += time.monotonic() - began  # images/s is of training alone
+
+    def _keep_best(self, done: int, model: ImageModel, value: float) -> None:
+        config = self.job.config
+        is_best = self.best is None or (value < self.best if config.lower_is_better else value > self.best)
+        self.best = value if is_best else self.best
+        if not self.processes.is_main:
+            return
+        if is_best:
+            extras = model.extras() | {"step": done, "steps": config.steps}
+            write_checkpoint(self.run.best, model.kind, model.config, model.state_dict(), extras)
+        if self.job.draw:
+            self.run.draw(self.job.draw(model), f"pictures/step-{done:08d}.png")
 
     def state(self, done: int) -> State:
         """What a checkpoint of this step remembers."""

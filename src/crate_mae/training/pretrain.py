@@ -15,9 +15,9 @@ from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.image_model import ImageModel
 from crate_mae.training.config import PretrainConfig
 from crate_mae.training.distributed import Processes
-from crate_mae.training.evaluators import Reconstruction, Representation, as_evaluated, some
+from crate_mae.training.evaluators import as_evaluated, evaluators, some
 from crate_mae.training.launch import augmented, launch
-from crate_mae.training.loop import Evaluator, Job, Outcome
+from crate_mae.training.loop import Job, Outcome
 from crate_mae.training.objectives import Completing
 
 
@@ -27,23 +27,18 @@ def pretrain(config: PretrainConfig, out: str | Path, **options: Any) -> Outcome
 
 
 def pretraining(config: PretrainConfig, training: ImageSource, validation: ImageSource, processes: Processes) -> Job:
-    """A new masked autoencoder and how it is trained."""
+    """A new masked autoencoder, its objective, samples and evaluators."""
     model = MaskedAutoencoder(config.model_config(), torch.Generator().manual_seed(config.seed))
     samples = {
         split: as_evaluated(some(source, config.evaluation_images), model.config, config.mask_ratio)
         for split, source in (("train", training), ("val", validation))
     }
-    evaluators: list[Evaluator] = [Reconstruction(samples, processes, config.workers)]
-    if training.class_names and validation.class_names:
-        evaluators.append(Representation(samples, processes, config.workers))
     drawn = some(validation, config.pictures) if config.pictures else None
     return Job(
         config,
         Completing(model),
         augmented(training, config, model.config, config.mask_ratio),
-        evaluators,
-        chooses="val_loss",
-        lower_is_better=True,
+        evaluators(config, samples, processes),
         draw=Completions(as_evaluated(drawn, model.config, config.mask_ratio)) if drawn else None,
     )
 

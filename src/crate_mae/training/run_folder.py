@@ -1,9 +1,8 @@
-"""The folder of a run: what was asked for, what came of it, and how to go on."""
+"""The folder of a run: its settings, its metrics, its checkpoints, and what a resume needs."""
 
 import fcntl
 import json
 import logging
-import os
 import shlex
 import subprocess
 import sys
@@ -19,44 +18,28 @@ import torch
 from matplotlib.figure import Figure
 
 from crate_mae import figures
+from crate_mae.atomic_write import atomic_write
 from crate_mae.data.source import ImageSource, fingerprint
 from crate_mae.errors import UserError
-from crate_mae.models.checkpoint import BEST
 from crate_mae.models.config import ModelConfig
-from crate_mae.training.config import Config, RunConfig, override
+from crate_mae.models.locate import BEST
+from crate_mae.settings import FORMAT_VERSION, check_version
+from crate_mae.training.config import FREE, HOW_IT_RUNS, TASKS, Config, RunConfig, override
 
 FORMAT = "crate-mae run"
-FREE_TO_CHANGE = {
-    "data",
-    "data_root",
-    "workers",
-    "max_bad",
-    "compile",
-    "gradient_checkpointing",
-    "accumulation",
-    "log_every",
-    "evaluate_every",
-    "checkpoint_every",
-    "keep",
-    "evaluation_images",
-    "pictures",
-    "checkpoint",
-    "steps",
-}
-"""What a resumed run may set anew; all else would make it another run. (Another number of steps bends the schedule.)"""
 
 
 @dataclass(frozen=True)
 class Run:
     """A run folder.
 
-    ``config.json``     what was asked for, and of which commit
-    ``starts.jsonl``    when, how and on what it was started and resumed
+    ``config.json``     the settings, and the commit of the code
+    ``starts.jsonl``    when, by which command and on which device it was started and resumed
     ``metrics.jsonl``   one object a line, each with its step
-    ``log.txt``         images that could not be read, and the like
+    ``log.txt``         warnings, such as unreadable images
     ``checkpoints/``    ``best``, and ``step-NNNNNNNN`` for the last few
-    ``pictures/``       completions as training goes
-    ``.lock``           held by the process that is at work on it
+    ``pictures/``       completions during training
+    ``.lock``           held by the process that works on the run
     """
 
     path: Path
@@ -77,56 +60,63 @@ class Run:
     def metrics(self) -> Path:
         return self.path / "metrics.jsonl"
 
-    def settings(self) -> dict[str, Any] | None:
+    def stored(self) -> "Stored | None":
         """What ``config.json`` says, or None where there is no run yet."""
         if self.path.exists() and not self.path.is_dir():
-            raise UserError(f"{self.path} is a file; a run is a folder: choose another --out.")
+            raise UserError(f"{self.path} is a file; a run is a folder: choose another one.")
         if not self.config.exists():
             return None
         try:
-            stored = json.loads(self.config.read_text())
-        except (OSError, ValueError):
-            raise UserError(f"{self.config} can't be read as JSON; take another --out.") from None
-        if not isinstance(stored, dict) or stored.get("format") != FORMAT:
-            raise UserError(f"{self.path} holds something else than a run; choose another --out.")
-        return stored
+            found = json.loads(self.config.read_text())
+        except (OSError, ValueError, RecursionError):
+            raise UserError(f"{self.config} can't be read as JSON; choose another folder.") from None
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            raise UserError(f"{self.path} holds something else than a run; choose another folder.")
+        check_version(self.config, found.get("format_version", 1), found.get("written_by"))  # 0.1.0 wrote none
+        try:
+            return Stored.of(found)
+        except UserError as error:
+            raise UserError(f"{self.config} can't be used: {error}") from None
 
     def check_task(self, kind: type[RunConfig]) -> None:
-        """Refuse to go on with a run of another task."""
-        stored = self.settings()
-        if stored and stored["task"] != kind.task:
-            raise UserError(f"{self.path} holds a run of {stored['task']}, not of {kind.task}; choose another --out.")
+        """Refuse to resume a run of another task."""
+        stored = self.stored()
+        if stored and stored.config.task != kind.task:
+            raise UserError(
+                f"{self.path} holds a run of {stored.config.task}, not of {kind.task}; choose another --out."
+            )
 
     def admit(self, config: RunConfig, resume: bool) -> None:
-        """Refuse a run that would overwrite the one that is there, or go on with it as another."""
-        stored = self.settings()
+        """Refuse a run that would overwrite the one in this folder, or resume it with other settings."""
+        stored = self.stored()
         if stored is None:
             return
         self.check_task(type(config))
         if not resume:
-            raise UserError(f"{self.path} holds a run already; go on with it by --resume, or choose another --out.")
-        before = type(config)(**stored["settings"])
+            raise UserError(f"{self.path} holds a run already; resume it with --resume, or choose another --out.")
+        free = config.marked(FREE, HOW_IT_RUNS)
         for item in fields(config):
-            old, new = getattr(before, item.name), getattr(config, item.name)
-            if old != new and item.name not in FREE_TO_CHANGE:
+            old, new = getattr(stored.config, item.name), getattr(config, item.name)
+            if old != new and item.name not in free:
                 raise UserError(
-                    f"{self.path} was started with {item.name}={old} and can't go on with {new}; leave it, or choose "
-                    "another --out."
+                    f"{self.path} was started with {item.name}={old} and can't be resumed with {new}; leave it as it "
+                    "is, or choose another --out."
                 )
 
     def begin(self, config: RunConfig, model: ModelConfig, source: ImageSource) -> None:
-        """Write ``config.json`` where there is none; where there is, hold its images against these."""
+        """Write ``config.json``; a run that is resumed must have the same training images as before."""
         images = {"images": len(source), "fingerprint": fingerprint(source)}
-        stored = self.settings()
-        if stored is not None and stored["training_images"] != images:
+        stored = self.stored()
+        if stored is not None and stored.training_images != images:
             raise UserError(
-                f"{self.path} was trained on {stored['training_images']['images']} images and --data {config.data} has "
+                f"{self.path} was trained on {stored.training_images['images']} images and --data {config.data} has "
                 f"{len(source)} or others; give the same images, or choose another --out."
             )
         description = {
             "format": FORMAT,
+            "format_version": FORMAT_VERSION,
             "task": config.task,
-            "commit": stored["commit"] if stored else commit(),
+            "commit": stored.commit if stored else commit(),
             "written_by": f"crate-mae {version('crate-mae')}",
             "settings": config.to_dict(),
             "model": model.to_dict(),
@@ -137,7 +127,7 @@ class Run:
         _replace(self.config, json.dumps(description, indent=2) + "\n")
 
     def note_start(self, step: int, processes: int, device: torch.device) -> None:
-        """A line on this start."""
+        """Append a line about this start."""
         line = {
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "step": step,
@@ -152,11 +142,11 @@ class Run:
         _append(self.path / "starts.jsonl", line)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """A line of metrics."""
+        """Append a line of metrics."""
         _append(self.metrics, {"step": step, **values})
 
     def read(self) -> list[dict[str, float]]:
-        """The metrics so far; a line that a kill cut short does not count."""
+        """The metrics so far; a line that a kill cut short is left out."""
         return read_lines(self.metrics)
 
     def draw(self, figure: Figure, name: str) -> None:
@@ -171,9 +161,9 @@ class Run:
         return {int(line["step"]): line[name] for line in self.read() if name in line}
 
     def rewind(self, step: int) -> None:
-        """Forget metrics of steps that a kill has undone, and a line cut short: they will be written again.
+        """Remove the metrics of steps after ``step``, and a line cut short: they will be written again.
 
-        A run that begins anew at step 0 evaluates its first weights anew too.
+        A run that starts again at step 0 also evaluates its initial weights again.
         """
         kept = [json.dumps(line) + "\n" for line in self.read() if 0 < step >= line["step"]]
         if self.metrics.exists():
@@ -181,9 +171,9 @@ class Run:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep every other start out of the folder while the block runs.
+        """Keep every other process out of the folder while the block runs.
 
-        The lock goes when the process goes, however it ends, and its children (readers of images) have no part in it.
+        The lock ends with the process, however that ends; its workers don't hold it.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / ".lock").open("a") as file:
@@ -191,7 +181,7 @@ class Run:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except (BlockingIOError, PermissionError):
                 raise UserError(
-                    f"another process is at work on the run in {self.path}; wait for it, or choose another --out."
+                    f"another process works on the run in {self.path}; wait for it, or choose another --out."
                 ) from None
             except OSError:  # a file system without locks
                 pass
@@ -199,8 +189,9 @@ class Run:
 
     @contextmanager
     def logging(self) -> Iterator[None]:
-        """Warnings of this package go to ``log.txt`` too."""
+        """Write warnings of this package to ``log.txt`` too."""
         handler = logging.FileHandler(self.path / "log.txt", delay=True)
+        handler.setLevel(logging.WARNING)
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         log = logging.getLogger("crate_mae")
         log.addHandler(handler)
@@ -211,24 +202,48 @@ class Run:
             handler.close()
 
 
+@dataclass(frozen=True)
+class Stored:
+    """What a run's ``config.json`` says, in today's terms."""
+
+    config: RunConfig
+    commit: str | None
+    """The commit of the code that started it; None where that was no checkout."""
+    training_images: dict[str, Any]
+    """Their number, as ``images``, and a ``fingerprint``."""
+
+    @staticmethod
+    def of(found: Mapping[str, Any]) -> "Stored":
+        """From a file of this format version or an earlier one."""
+        task, settings, images = found.get("task"), found.get("settings"), found.get("training_images")
+        if task not in TASKS or not isinstance(settings, dict):
+            raise UserError(f"it has no settings of a task that this crate-mae knows ({', '.join(TASKS)}).")
+        if not isinstance(images, dict) or not isinstance(images.get("images"), int):
+            raise UserError("it does not say how many training images there were.")
+        return Stored(TASKS[task].from_dict(settings, found.get("format_version", 1)), found.get("commit"), images)
+
+
 def configured(run: Run, recipe: Config | None, settings: Iterable[str], kind: type[Config]) -> Config:
-    """The configuration of the run that is there, or else the recipe's, with ``settings`` (``key=value``) applied."""
-    stored = run.settings()
+    """The configuration of the run in the folder, or else the recipe's, with ``settings`` (``key=value``) applied."""
+    stored = run.stored()
     if stored is None:
         if recipe is None:
-            raise UserError(f"{run.path} holds no run to go on with; choose a --recipe to start one.")
+            raise UserError(f"{run.path} holds no run to resume; choose a --recipe to start one.")
         return override(recipe, settings)
     run.check_task(kind)
-    before = kind(**stored["settings"])
+    before = stored.config
+    assert isinstance(before, kind)
     if recipe is not None and recipe.recipe != before.recipe:
-        raise UserError(f"{run.path} was started with --recipe {before.recipe}; resume it with that, or without.")
+        raise UserError(
+            f"{run.path} was started with --recipe {before.recipe}; resume it with that recipe, or without."
+        )
     return override(before, settings)
 
 
 def commit() -> str | None:
-    """The commit of the code that runs, with + where files differ from it; None where it is no checkout.
+    """The commit of the running code, with + where files differ from it; None where it is no checkout.
 
-    Code that lies in another project's repository, as an installation in its .venv does, is none of that one's commits.
+    Code installed inside another project's repository, such as in its .venv, has no commit of that repository.
     """
 
     def git(*words: str) -> str:
@@ -243,7 +258,7 @@ def commit() -> str | None:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """A file of one JSON object a line; a line that a kill cut short does not count."""
+    """A file with one JSON object in each line; a line that a kill cut short is left out."""
     if not path.exists():
         return []
     lines = []
@@ -264,14 +279,12 @@ def _append(path: Path, line: dict[str, Any]) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    aside = path.with_name(f".{path.name}.part")
     try:
-        aside.write_text(text)
-        os.replace(aside, path)
+        with atomic_write(path) as temporary:
+            temporary.write_text(text)
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise _no_room(path, error) from None
 
 
 def _no_room(path: Path, error: OSError) -> UserError:
-    return UserError(f"{path} could not be written ({error.strerror}); make room and go on with --resume.")
+    return UserError(f"{path} could not be written ({error.strerror}); make room and resume with --resume.")

@@ -28,10 +28,13 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
+from crate_mae.atomic_write import commit
 from crate_mae.errors import UserError
-from crate_mae.models.checkpoint import WEIGHTS, read_tensors, write_checkpoint
+from crate_mae.models.checkpoint import read_tensors, write_checkpoint
 from crate_mae.models.image_model import ImageModel
+from crate_mae.models.locate import WEIGHTS
 from crate_mae.models.zoo import check_tensors
+from crate_mae.training.config import RunConfig
 from crate_mae.training.distributed import Processes, full_weights
 
 STATE = "state.json"
@@ -59,12 +62,18 @@ def checkpoints_in(folder: Path) -> list[Path]:
 
 
 def save(
-    folder: Path, model: ImageModel, optimiser: torch.optim.Optimizer, state: State, keep: int, processes: Processes
+    folder: Path,
+    *,
+    model: ImageModel,
+    optimiser: torch.optim.Optimizer,
+    state: State,
+    config: RunConfig,
+    processes: Processes,
 ) -> Path:
-    """Write a checkpoint below ``folder`` aside, rename it in one step, and delete all but the last ``keep``.
+    """Write a checkpoint below ``folder`` atomically, and delete all but the last ``config.keep``.
 
-    All processes call it together; each writes its own part of the moments. The weights, a quarter of the whole, are
-    brought together in one file, so that every tool can read them.
+    All processes call it together; each writes its own part of the moments. The weights, a third of the whole, are
+    gathered in one file, so that every tool can read them.
     """
     path = folder / f"{PREFIX}{state.step:08d}"
     aside = folder / f".{path.name}.part"
@@ -73,15 +82,18 @@ def save(
     try:
         if processes.is_main:
             shutil.rmtree(aside, ignore_errors=True)
-            write_checkpoint(aside, model.kind, model.config, weights, model.extras())
+            extras = model.extras() | {"step": state.step, "steps": config.steps}
+            write_checkpoint(aside, model.kind, model.config, weights, extras)
             (aside / STATE).write_text(json.dumps(asdict(state)) + "\n")
         processes.wait()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="torch.distributed is disabled")
             dcp.save({"state": moments}, checkpoint_id=aside / OPTIMISER, no_dist=processes.world == 1)
         if processes.is_main:
-            _put(aside, path)
-            for old in checkpoints_in(folder)[:-keep]:
+            if path.exists():  # a damaged one
+                _remove(path)
+            commit(aside, path)
+            for old in checkpoints_in(folder)[: -config.keep]:
                 _remove(old)
         processes.wait()
     except (OSError, SafetensorError, CheckpointException, RuntimeError, UserError) as error:
@@ -90,7 +102,7 @@ def save(
         last = f"the last good one is {there[-1]}" if there else "there is none before it"
         raise UserError(
             f"the checkpoint of step {state.step} could not be written ({_reason(error)}); {last}: make room or choose "
-            f"another disk, and go on with --resume."
+            f"another disk, and resume with --resume."
         ) from None
     return path
 
@@ -114,36 +126,12 @@ def restore(path: Path, model: ImageModel, optimiser: torch.optim.Optimizer, pro
     return state
 
 
-def clean(folder: Path) -> None:
-    """Remove what a kill in the middle of a save or of a removal left behind."""
-    for left in folder.glob(".*.part"):
-        shutil.rmtree(left, ignore_errors=True)
-
-
-def _put(aside: Path, path: Path) -> None:
-    """Everything to the disk first, then the name; one of the same name (a damaged one) makes room."""
-    for file in [*aside.rglob("*"), aside]:
-        _flush(file)
-    if path.exists():
-        _remove(path)
-    os.rename(aside, path)
-    _flush(path.parent)
-
-
 def _remove(path: Path) -> None:
     """Take away the name first: a folder half deleted is never taken for a checkpoint."""
     gone = path.with_name(f".{path.name}.old.part")
     shutil.rmtree(gone, ignore_errors=True)
     os.rename(path, gone)
     shutil.rmtree(gone, ignore_errors=True)
-
-
-def _flush(path: Path) -> None:
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 def _reason(error: BaseException) -> str:
