@@ -14,7 +14,7 @@ from crate_mae.progress import progress
 from crate_mae.reports.html import Report
 
 
-def test_a_report_is_one_file_that_asks_for_nothing(tmp_path: Path) -> None:
+def test_a_report_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
     Image.new("RGB", (4, 4), "red").save(tmp_path / "red.png")
     report = Report("Title <b>", "Lead & more")
     report.section("Heading", "a < b", "second")
@@ -53,7 +53,7 @@ def test_on_a_terminal_there_is_a_bar() -> None:
     assert "5/5" in output.getvalue()
 
 
-def test_figures_draw_what_they_are_given(tmp_path: Path) -> None:
+def test_figures_draw_the_given_data(tmp_path: Path) -> None:
     image = np.zeros((4, 4, 3))
     figure = figures.completions([image], [image], [image], [0.5], "title")
     assert [ax.get_title() for ax in figure.axes] == ["masked", "completed", "original"]
