@@ -1,4 +1,4 @@
-"""Masks from regions, compared with counted pixels."""
+"""Masks from regions, against counting pixels."""
 
 from pathlib import Path
 
@@ -32,22 +32,22 @@ def test_a_picture_of_any_size_covers_by_area() -> None:
     torch.testing.assert_close(cover_by_picture(small, GRID), torch.tensor([[1.0, 1, 0, 0]] * 3).double())
 
 
-def test_the_threshold_is_a_fraction_of_a_patch() -> None:
+def test_the_threshold_is_a_share_of_a_patch() -> None:
     coverage = cover_by_rectangle((0.1, 0, 0.45, 1), GRID)  # 0.6 of the first column, 0.8 of the second
     columns = {0.5: [1, 1, 0, 0], 0.6: [1, 1, 0, 0], 0.7: [0, 1, 0, 0], 0.01: [1, 1, 0, 0]}
     for threshold, expected in columns.items():
         assert mask_where_covered(coverage, threshold).int().tolist() == expected * 3
     for threshold in (0, 1.1, float("nan")):
-        with pytest.raises(UserError, match="above 0 and at most 1"):
+        with pytest.raises(UserError, match="above 0 and up to 1"):
             mask_where_covered(coverage, threshold)
-    with pytest.raises(UserError, match=r"covers no patch by 0.9 of its area; the largest fraction is 0.8"):
+    with pytest.raises(UserError, match=r"covers no patch by 0.9 of its area, the most is 0.8"):
         mask_where_covered(coverage, 0.9)
-    with pytest.raises(UserError, match="none is left visible"):
+    with pytest.raises(UserError, match="leaves nothing"):
         mask_where_covered(cover_by_rectangle((0, 0, 1, 1), GRID))
 
 
 @pytest.mark.parametrize("rectangle", [(0.5, 0, 0.5, 1), (0, 0.6, 1, 0.4), (-0.1, 0, 1, 1), (10, 10, 50, 50)])
-def test_a_rectangle_is_left_top_right_bottom_as_fractions(rectangle: tuple[float, float, float, float]) -> None:
+def test_a_rectangle_is_left_top_right_bottom_in_shares(rectangle: tuple[float, float, float, float]) -> None:
     with pytest.raises(UserError, match="from 0 to 1"):
         cover_by_rectangle(rectangle, GRID)
 
