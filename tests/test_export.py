@@ -20,8 +20,13 @@ from crate_mae.errors import UserError
 from tests.conftest import MAKES, small_model
 from tests.test_paths import unusable
 
-QUICK = ["crate, official", "crate, visible, tied, wider decoder", "vit, visible, normalised targets"]
-"""Both families, both views of the encoder, both presets, both forms of MSSA, both kinds of target."""
+QUICK = [
+    "crate, official",
+    "crate, visible, tied, wider decoder",
+    "crate, visible, residual",
+    "vit, visible, normalised targets",
+]
+"""Both families, both views of the encoder, both presets, both forms of MSSA, a residual form, both kinds of target."""
 
 
 def lively(model: torch.nn.Module) -> Any:

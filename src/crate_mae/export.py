@@ -152,6 +152,9 @@ class FoldedISTA(nn.Module):
     def forward(self, tokens: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
         return ista_folded(tokens, self.folded, self.eta, self.lambda_)
 
+    def synthesis(self, code: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
+        return code
+
 
 class Completer(nn.Module):
     """The autoencoder as a function of images and masks."""

@@ -57,9 +57,9 @@ def _lead(model: ImageModel, found: Inspection) -> str:
 def _add_conventions(report: Report, model: ImageModel, found: Inspection) -> None:
     layers = found.layers
     lines = [
-        "Layer l takes the tokens Z^l and computes Z^(l+1/2) in its first half and Z^(l+1) in its second. Encoder "
-        f"layers count from 1 to L, decoder layers from 0 to L - 1, as in the paper. "
-        f"N = {model.num_patches} + 1 includes the class token.",
+        "Layer l takes the tokens Z^l and computes the half step Z^(l+1/2), the sparse code A^(l+1), and the tokens "
+        "Z^(l+1), which are the code itself in the paper's form. Encoder layers count from 1 to L, decoder layers from "
+        f"0 to L - 1, as in the paper. N = {model.num_patches} + 1 includes the class token.",
         f"Rates are in nats, with precision epsilon^2 = {layers.encoder.epsilon**2:.3g}. The encoder is measured on "
         f"images without a mask, the decoder on the encoder's output for images with "
         f"{found.settings.mask_ratio:.0%} of the patches masked.",
