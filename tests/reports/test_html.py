@@ -63,7 +63,8 @@ def test_figures_draw_the_given_data(tmp_path: Path) -> None:
     assert [ax.get_xlabel() for ax in several.axes][4:] == ["error 0.500", "error 0.250"]
     curve = figures.training_curve({1: 1.0, 2: 0.9}, {1: 1.0, 3: 0.5}, ("mean patch", 0.7))
     assert "mean patch (0.700)" in [text.get_text() for text in curve.axes[0].get_legend().get_texts()]
-    run = figures.run_curves({10: 2.0, 20: 1.0}, {"validation": {0: 9.0, 20: 1.5}}, {"nearest": {0: 10.0}}, "loss")
+    run = figures.run_curves({10: 2.0, 20: 1.0}, {"validation": {0: 9.0, 30: 1.5}}, {"nearest": {0: 10.0}}, "loss")
+    assert run.axes[0].get_xlim()[1] >= 30  # also where validation goes beyond the last logged step
     assert [ax.get_ylabel() for ax in run.axes] == ["loss", "accuracy on validation images, %"]
     assert run.axes[0].get_ylim()[1] == pytest.approx(2.2)  # the value at the start lies far above
     layers = figures.layer_curves([figures.LayerPanel(label, {"": (np.ones(3), np.zeros(3))}) for label in "ab"])

@@ -69,7 +69,7 @@ def training_curve(
     _losses(ax, training, held_out)
     ax.axhline(reference[1], color=ACCENT, ls="--", label=f"{reference[0]} ({reference[1]:.3f})")
     # The loss of the first steps is much larger; the axis cuts it off so that the rest can be read.
-    ax.set(ylabel="mean squared error on masked patches", ylim=(0, 2 * reference[1]))
+    ax.set(ylabel="mean squared error on masked patches", xlim=(0, None), ylim=(0, 2 * reference[1]))
     ax.legend(frameon=False)
     return figure
 
@@ -90,7 +90,7 @@ def run_curves(
     _losses(axes[0], training, {})
     for colour, (name, values) in zip((ACCENT, INK), held_out.items(), strict=False):
         axes[0].plot(list(values), list(values.values()), "o-", ms=4, color=colour, label=name)
-    axes[0].set(ylabel=loss, ylim=(0, top))
+    axes[0].set(ylabel=loss, xlim=(0, None), ylim=(0, top))
     axes[0].legend(frameon=False)
     for colour, (name, values) in zip((INK, ACCENT, MUTED), accuracies.items(), strict=False):
         axes[1].plot(list(values), list(values.values()), "o-", ms=4, color=colour, label=name)
@@ -104,7 +104,7 @@ def _losses(ax: Axes, training: Mapping[int, float], held_out: Mapping[int, floa
     ax.plot(list(training), list(training.values()), color=INK, alpha=0.35, lw=0.8, label="training batches")
     if held_out:
         ax.plot(list(held_out), list(held_out.values()), "o-", color=INK, ms=4, label="held-out images")
-    ax.set(xlabel="step", xlim=(0, None))
+    ax.set(xlabel="step")
 
 
 @dataclass(frozen=True)

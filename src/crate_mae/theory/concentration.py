@@ -76,8 +76,8 @@ def gaussian_constants(q: int, n: int, generator: torch.Generator) -> tuple[floa
     """
     M: Float[Tensor, "q n"] = torch.randn(q, n, generator=generator, dtype=torch.float64, device=generator.device)
     squares = torch.linalg.eigvalsh(M.mT @ M).clamp(min=0)
-    deviation = float((squares - q).abs().max())
-    return float(squares[-1].sqrt() - math.sqrt(q)) / math.sqrt(n), deviation / math.sqrt(n * q)
+    difference = float((squares - q).abs().max())
+    return float(squares[-1].sqrt() - math.sqrt(q)) / math.sqrt(n), difference / math.sqrt(n * q)
 
 
 def binomial_constant(n: int, k: int) -> float:
