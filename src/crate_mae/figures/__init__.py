@@ -126,7 +126,9 @@ def layer_curves(panels: Sequence[LayerPanel], layer: str = "encoder layer", fir
     """Quantities over the layers, three panels in a row; the band is one standard deviation over images."""
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=((10.5 if columns == 3 else 4.8 * columns), 3.3 * rows), layout="constrained")
+    legend = any(panel.untrained for panel in panels)
+    size = (10.5 if columns == 3 else 4.8 * columns), 3.3 * rows + 0.5 * legend
+    figure = Figure(figsize=size, layout="constrained")
     figure.get_layout_engine().set(h_pad=0.1)  # type: ignore[union-attr,call-arg]
     axes = figure.subplots(rows, columns, squeeze=False).flatten()
     for ax, panel in zip(axes, panels, strict=False):
@@ -152,7 +154,7 @@ def layer_curves(panels: Sequence[LayerPanel], layer: str = "encoder layer", fir
             ax.legend(frameon=False, fontsize=8, loc="upper left", borderaxespad=0.2, labelspacing=0.3)
     for ax in axes[len(panels) :]:
         ax.set_axis_off()
-    if any(panel.untrained for panel in panels):
+    if legend:
         styles = [Line2D([], [], color="black", marker="o", ms=4), Line2D([], [], color="black", ls="--", lw=0.9)]
         names = ["this model", "untrained: the same architecture, random weights"]
         figure.legend(styles, names, loc="outside upper center", ncols=2, frameon=False, fontsize=9)

@@ -50,7 +50,7 @@ def _add_completions(report: Report, out: Path, config: PretrainConfig, found: D
     drawn = figures.completions(panels.masked, panels.completed, panels.original, panels.errors)
     report.section(
         "Completion",
-        f"The model sees a quarter of the patches and predicts the others ({config.mask_ratio:.0%} masked).",
+        f"The model sees {1 - config.mask_ratio:.0%} of the patches and predicts the others.",
     )
     report.picture(
         figures.save(drawn, out / "completions.png"),
