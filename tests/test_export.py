@@ -1,4 +1,4 @@
-"""Exported files against the model that they came from; onnxruntime is the other library."""
+"""Exported files against their model; onnxruntime is the other library."""
 
 import json
 import subprocess
@@ -18,13 +18,19 @@ from crate_mae import export
 from crate_mae.cli import main
 from crate_mae.errors import UserError
 from tests.conftest import MAKES, small_model
+from tests.test_paths import unusable
 
-QUICK = ["crate, official", "crate, visible, tied, wider decoder", "vit, visible, normalised targets"]
-"""Both families, both views of the encoder, both presets, both forms of MSSA, both kinds of target."""
+QUICK = [
+    "crate, official",
+    "crate, visible, tied, wider decoder",
+    "crate, visible, residual",
+    "vit, visible, normalised targets",
+]
+"""Both families, both views of the encoder, both presets, both forms of MSSA, a residual form, both kinds of target."""
 
 
 def lively(model: torch.nn.Module) -> Any:
-    """With random biases and norms, so that none of them hides a mistake."""
+    """Add noise to every parameter, so that zero biases and unit norms can't hide a mistake."""
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -38,7 +44,7 @@ def session(path: Path) -> onnxruntime.InferenceSession:
 
 @torch.no_grad()
 def completes_as_the_model(model: crate_mae.MaskedAutoencoder, run: Callable[..., Any]) -> None:
-    """On several batch sizes, and masks that differ in how much they leave."""
+    """On several batch sizes, with masks that leave different numbers of patches visible."""
     for batch, ratios in [(1, [0.75]), (2, [0.5, 0.5]), (5, [0.1, 0.3, 0.5, 0.75, 0.95])]:
         images = torch.randn(batch, 3, 12, 24)
         mask = torch.cat([crate_mae.random_mask(1, model.num_patches, ratio) for ratio in ratios])
@@ -49,7 +55,7 @@ def completes_as_the_model(model: crate_mae.MaskedAutoencoder, run: Callable[...
 
 
 def makes(*quick: str) -> list[Any]:
-    """Every make of model, all but these for ``make test-all``."""
+    """Every make of model; those not in ``quick`` only in ``make test-all``."""
     return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in MAKES]
 
 
@@ -81,7 +87,7 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> tuple[crate_mae.Clas
     return model, model.save(tmp_path_factory.mktemp("classifier") / "checkpoint")
 
 
-def test_a_classifier_says_its_classes_and_how_images_are_normalised(
+def test_a_file_names_its_classes_and_the_normalisation(
     classifier: tuple[crate_mae.Classifier, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     model, checkpoint = classifier
@@ -95,6 +101,8 @@ def test_a_classifier_says_its_classes_and_how_images_are_normalised(
     stored = onnx.load(file)
     onnx.checker.check_model(stored, full_check=True)
     assert [(each.domain, each.version) for each in stored.opset_import] == [("", export.OPSET)]
+    for value in (*stored.graph.input, *stored.graph.output):
+        assert value.type.tensor_type.shape.dim[0].dim_param == "batch"
     assert str(Path(crate_mae.__file__).parent).encode() not in file.read_bytes()  # nothing of this machine
     said = session(file).get_modelmeta().custom_metadata_map
     assert said["format"] == "crate-mae classifier"
@@ -107,7 +115,7 @@ def test_a_classifier_says_its_classes_and_how_images_are_normalised(
         np.testing.assert_allclose(session(file).run(None, {"images": images.numpy()})[0], model(images), atol=1e-4)
 
 
-def test_the_encoder_of_any_model_has_its_tokens_and_none_of_the_rest(
+def test_the_encoder_of_any_model_gives_its_tokens_and_has_no_head(
     classifier: tuple[crate_mae.Classifier, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     _, checkpoint = classifier
@@ -136,7 +144,7 @@ def test_a_file_that_differs_is_not_kept(
     assert (tmp_path / "model.pt2").read_text() == "what was there before"
 
 
-def test_what_can_not_be_exported_gets_one_sentence(
+def test_an_impossible_export_gets_one_sentence(
     classifier: tuple[crate_mae.Classifier, Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -162,9 +170,26 @@ def test_what_can_not_be_exported_gets_one_sentence(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("option", ["--onnx", "--torch"])
+def test_an_unusable_file_name_gets_one_sentence(
+    option: str,
+    classifier: tuple[crate_mae.Classifier, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for reason, path in unusable(tmp_path).items():
+        with pytest.raises(SystemExit) as stop:
+            main(["export", str(classifier[1]), option, path])
+        printed = capsys.readouterr()
+        assert stop.value.code == 2
+        assert reason in printed.err
+        assert printed.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["loop"]
+
+
 @pytest.mark.slow
 def test_a_real_process_says_one_line(classifier: tuple[crate_mae.Classifier, Path], tmp_path: Path) -> None:
-    """Without pytest around it, which holds warnings and logs back."""
+    """Without pytest, which captures warnings and logs."""
     words = ["export", str(classifier[1]), "--onnx", str(tmp_path / "model.onnx"), "--part", "encoder"]
     command = [sys.executable, "-m", "crate_mae", *words]
     result = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -1,8 +1,8 @@
-"""Models as files that other programs run: ONNX, and PyTorch's own exported programs.
+"""Models as files for other programs: ONNX, and PyTorch's exported programs.
 
-A graph has no Python in it, so three things differ from the model, and nothing else: ISTA is folded once for all; the
-masked patches of an encoder that sees only visible ones stay in their places and nobody attends to them; checks of the
-input are gone. Every file is compared with the model before it takes its name.
+A graph contains no Python, so it differs from the model in three ways: ISTA is folded once; an encoder that sees only
+visible patches gets all patches, with attention to the masked ones switched off; the input is not checked. Every file
+is compared with the model before it gets its name.
 """
 
 import json
@@ -25,22 +25,23 @@ from crate_mae.errors import UserError, missing_extra
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.image_model import ImageEncoder, ImageModel
 from crate_mae.operators import ISTA, fold, ista_folded
+from crate_mae.paths import checked_path
 from crate_mae.tokens import StillMask, random_mask
 
 Part = Literal["encoder", "autoencoder", "classifier"]
 Run = Callable[..., Sequence[Tensor]]
-"""A part of a model: its inputs to its outputs."""
+"""Runs a part of a model: from its inputs to its outputs."""
 
 OPSET = 20
-"""The version of ONNX's operators that the files use."""
+"""Version of the ONNX operator set."""
 TOLERANCE = 1e-4
-"""What a file may differ by from the model, relative to the largest output where that is above 1."""
+"""Largest allowed difference between a file and the model, relative to the largest output if that is above 1."""
 BATCHES = (1, 3)
-"""Batches that a file is compared with the model on."""
+"""Batch sizes with which a file is compared with the model."""
 
 
 class Names(NamedTuple):
-    """What the inputs and outputs of a part are called."""
+    """Names of the inputs and outputs of a part."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -54,31 +55,32 @@ NAMES: dict[Part, Names] = {
 
 
 def to_onnx(model: ImageModel, path: str | Path, part: Part | None = None) -> float:
-    """Write a part of a model (all of it by default) as ONNX; how far onnxruntime is from the model at most."""
+    """Write a part of a model (all of it by default) as ONNX; return onnxruntime's largest difference to it."""
     onnx, runtime, _ = (_imported(name) for name in ("onnx", "onnxruntime", "onnxscript"))
-    part = _checked(model, part)
+    path, part = checked_path(path, "the ONNX file"), _checked(model, part)
     names, program = NAMES[part], trace(model, part)
     with _quiet():
         graph: Any = torch.onnx.export(
             program,
             input_names=names.inputs,
             output_names=names.outputs,
+            dynamic_shapes=tuple({0: "batch"} for _ in names.inputs),  # else torch calls the axis s0, s31, ..
             opset_version=OPSET,
             dynamo=True,
             verbose=False,
         )
         proto = graph.model_proto
     for node in proto.graph.node:
-        del node.metadata_props[:]  # lines of this machine's files
+        del node.metadata_props[:]  # file names and line numbers of this machine
     proto.producer_name, proto.producer_version = "crate-mae", version("crate-mae")
     onnx.helper.set_model_props(proto, describe(model, part))
 
-    def write(aside: Path) -> Run:
-        onnx.save(proto, aside)
-        onnx.checker.check_model(aside, full_check=True)
+    def write(temporary: Path) -> Run:
+        onnx.save(proto, temporary)
+        onnx.checker.check_model(temporary, full_check=True)
         options = runtime.SessionOptions()
-        options.log_severity_level = 3  # errors alone
-        session = runtime.InferenceSession(aside, options, providers=["CPUExecutionProvider"])
+        options.log_severity_level = 3  # errors only
+        session = runtime.InferenceSession(temporary, options, providers=["CPUExecutionProvider"])
 
         def run(*inputs: Tensor) -> list[Tensor]:
             given = {name: value.numpy() for name, value in zip(names.inputs, inputs, strict=True)}
@@ -86,28 +88,28 @@ def to_onnx(model: ImageModel, path: str | Path, part: Part | None = None) -> fl
 
         return run
 
-    return _write_and_compare(Path(path), write, model, part)
+    return _write_and_compare(path, write, model, part)
 
 
 def to_torch(model: ImageModel, path: str | Path, part: Part | None = None) -> float:
-    """Write a part of a model (all of it by default) for ``torch.export.load``; how far that is from it at most."""
-    part = _checked(model, part)
+    """Write a part of a model (all of it by default) for ``torch.export.load``; return the largest difference."""
+    path, part = checked_path(path, "the PyTorch file"), _checked(model, part)
     program = trace(model, part)
     for node in program.graph.nodes:
-        node.meta.pop("stack_trace", None)  # lines of this machine's files
+        node.meta.pop("stack_trace", None)  # file names and line numbers of this machine
 
-    def write(aside: Path) -> Run:
-        with _quiet(), aside.open("wb") as file:
+    def write(temporary: Path) -> Run:
+        with _quiet(), temporary.open("wb") as file:
             torch.export.save(program, file, extra_files={"description.json": json.dumps(describe(model, part))})
-        with _quiet(), aside.open("rb") as file:
+        with _quiet(), temporary.open("rb") as file:
             loaded = torch.export.load(file).module()
         return lambda *inputs: _as_tuple(loaded(*inputs))
 
-    return _write_and_compare(Path(path), write, model, part)
+    return _write_and_compare(path, write, model, part)
 
 
 def trace(model: ImageModel, part: Part) -> torch.export.ExportedProgram:
-    """The part as a graph of tensor operations, for any batch."""
+    """The part as a graph of tensor operations, for any batch size."""
     module = graph_module(model, part)
     batch = torch.export.Dim("batch", min=1)
     shapes = tuple({0: batch} for _ in NAMES[part].inputs)
@@ -116,10 +118,10 @@ def trace(model: ImageModel, part: Part) -> torch.export.ExportedProgram:
 
 
 def describe(model: ImageModel, part: Part) -> dict[str, str]:
-    """What a file says of itself; everything but words as JSON.
+    """The metadata of a file; values other than strings are JSON.
 
-    Images are (batch, channels, height, width): pixels in [0, 1], less ``mean``, over ``std``. A mask is (batch, N),
-    True where a patch is masked, patches in row-major order.
+    Images are (batch, channels, height, width): pixels in [0, 1], minus ``mean``, divided by ``std``. A mask is
+    (batch, N), True where a patch is masked, with the patches in row-major order.
     """
     config = model.config
     values = {
@@ -138,7 +140,7 @@ def describe(model: ImageModel, part: Part) -> dict[str, str]:
 
 
 class FoldedISTA(nn.Module):
-    """``ista_folded`` with P made once: one product per token, for any number of tokens."""
+    """``ista_folded`` with the matrix P computed once: one product per token."""
 
     folded: Tensor
 
@@ -149,6 +151,9 @@ class FoldedISTA(nn.Module):
 
     def forward(self, tokens: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
         return ista_folded(tokens, self.folded, self.eta, self.lambda_)
+
+    def synthesis(self, code: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
+        return code
 
 
 class Completer(nn.Module):
@@ -164,11 +169,11 @@ class Completer(nn.Module):
 
 
 def graph_module(model: ImageModel, part: Part) -> nn.Module:
-    """The part on its own, on the CPU, in the form that can be a graph."""
+    """The part on its own, on the CPU, in a form that can be traced."""
     if part == "encoder":
-        alone = ImageEncoder(model.config)
-        alone.adopt_encoder(model)
-    copy = alone if part == "encoder" else deepcopy(model).cpu()
+        encoder = ImageEncoder(model.config)
+        encoder.adopt_encoder(model)
+    copy = encoder if part == "encoder" else deepcopy(model).cpu()
     for module in list(copy.modules()):
         for name, child in module.named_children():
             if isinstance(child, ISTA):
@@ -199,7 +204,7 @@ def _write_and_compare(path: Path, write: Callable[[Path], Run], model: ImageMod
 
 
 def _largest_difference(run: Run, model: ImageModel, part: Part) -> float:
-    """Over all outputs on random images and masks; a ``UserError`` where it is more than rounding."""
+    """The largest difference over all outputs on random images and masks; a ``UserError`` if it exceeds rounding."""
     largest = 0.0
     for batch in BATCHES:
         inputs = _example(model, part, batch, seed=batch)
@@ -209,13 +214,15 @@ def _largest_difference(run: Run, model: ImageModel, part: Part) -> float:
             difference = (given - expected).abs().max().item()
             largest = max(largest, difference)
             if not difference <= TOLERANCE * max(1.0, expected.abs().max().item()):
-                raise UserError(f"the exported {name} differ by {difference:.1e} from the model's; nothing is written.")
+                raise UserError(
+                    f"the exported {name} differ by {difference:.1e} from the model's; no file was written."
+                )
     return largest
 
 
 @torch.no_grad()
 def reference(model: ImageModel, part: Part, images: Tensor, *mask: Tensor) -> Sequence[Tensor]:
-    """What the model itself gives for the inputs of a part, on the CPU."""
+    """The outputs of the model itself for the inputs of a part, on the CPU."""
     was_training = model.training
     model.eval()
     try:
@@ -231,7 +238,7 @@ def reference(model: ImageModel, part: Part, images: Tensor, *mask: Tensor) -> S
 
 
 def _example(model: ImageModel, part: Part, batch: int, seed: int) -> tuple[Tensor, ...]:
-    """Images of noise, and masks that leave a different number of patches visible in each."""
+    """Random images, and masks with a different number of visible patches for each."""
     generator = torch.Generator().manual_seed(seed)
     images = torch.randn(batch, model.config.channels, *model.config.image_size, generator=generator)
     if "mask" not in NAMES[part].inputs:
@@ -254,7 +261,7 @@ def _imported(name: str) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporters speak of their own inner workings."""
+    """Silence the exporters' log messages and warnings."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""Figures show the numbers that they are given, with names on their axes."""
+"""Figures show the given numbers, with labelled axes."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from crate_mae.figures import LayerPanel, inside, layer_curves
 rng = np.random.default_rng(0)
 
 
-def test_curves_have_their_layers_their_band_and_their_names() -> None:
+def test_curves_show_layers_band_and_names() -> None:
     mean, spread = rng.random(5), rng.random(5)
     panels = [LayerPanel("nats", {"a": (mean, spread), "b": (2 * mean, None)}, ("level", 0.3), "title")] * 4
     figure = layer_curves(panels, "decoder layer", first=0)
@@ -25,6 +25,20 @@ def test_curves_have_their_layers_their_band_and_their_names() -> None:
     assert (band[:, 1].min(), band[:, 1].max()) == pytest.approx(((mean - spread).min(), (mean + spread).max()))
     names = [text.get_text() for text in ax.get_legend().get_texts()]
     assert names == ["a", "b", "level"]
+    assert not figure.legends
+
+
+def test_an_untrained_curve_is_a_thin_dashed_line_of_the_same_colour() -> None:
+    trained, untrained = rng.random((2, 4))
+    panel = LayerPanel("nats", {"a": (trained, None), "b": (2 * trained, None)}, untrained={"b": untrained})
+    figure = layer_curves([panel])
+    _, line, dashed = figure.axes[0].get_lines()
+    assert np.array_equal(dashed.get_xdata(), np.arange(1, 5))
+    assert np.array_equal(dashed.get_ydata(), untrained)
+    assert (dashed.get_linestyle(), dashed.get_color()) == ("--", line.get_color())
+    assert dashed.get_linewidth() < line.get_linewidth()
+    (legend,) = figure.legends
+    assert [text.get_text().split(":")[0] for text in legend.get_texts()] == ["this model", "untrained"]
 
 
 def test_heat_maps_share_one_scale_and_are_at_most_twelve() -> None:
@@ -39,7 +53,7 @@ def test_heat_maps_share_one_scale_and_are_at_most_twelve() -> None:
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_attention_lies_over_its_image(channels: int) -> None:
+def test_attention_is_drawn_over_its_image(channels: int) -> None:
     images, maps = [rng.random((8, 12, channels))] * 2, rng.random((2, 9, 4, 6))
     figure = inside.attention(images, maps)
     *axes, bar = figure.axes
@@ -49,12 +63,12 @@ def test_attention_lies_over_its_image(channels: int) -> None:
     for index, ax in enumerate(drawn):
         one = maps[index // 9, index % 9]
         np.testing.assert_allclose(ax.images[1].get_array(), one / one.max())
-        assert ax.get_title() == f"head {index % 9 + 1}, peak {one.max():.2g}"
+        assert ax.get_title() == f"head {index % 9 + 1}\npeak {one.max():.2g}"
         assert ax.images[1].get_extent() == [0, 12, 8, 0]
     assert len([ax for ax in inside.attention(images, maps, [4]).axes if len(ax.images) == 2]) == 2
 
 
-def test_components_show_what_was_kept() -> None:
+def test_components_show_the_kept_patches() -> None:
     kept = rng.random((3, 4, 4)) > 0.5
     colours = np.where(kept[..., None], rng.random((3, 4, 4, 3)), np.nan)
     figure = inside.components([rng.random((8, 8, 1))] * 3, rng.normal(size=(3, 4, 4)), kept, colours)
@@ -64,7 +78,7 @@ def test_components_show_what_was_kept() -> None:
     assert figure.axes[9].get_ylabel()
 
 
-def test_completions_have_their_error_below() -> None:
+def test_completions_show_their_errors() -> None:
     images = [rng.random((8, 8, 3))] * 2
     figure = inside.completions_at(images, [images] * 2, [images] * 2, [[0.1, 0.2], [0.3, 0.4]], ["25%", "90%"])
     assert len(figure.axes) == 10

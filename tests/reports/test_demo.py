@@ -13,7 +13,9 @@ from crate_mae.data.named_layouts import split_digits
 from crate_mae.evaluation.linear_probe import Probe, Strength
 from crate_mae.evaluation.probe_model import open_parts
 from crate_mae.models.autoencoder import MaskedAutoencoder
-from crate_mae.reports.demo import mean_patch_error, summary, whole
+from crate_mae.reports.demo_measurements import mean_patch_error, whole
+from crate_mae.reports.demo_page import summary
+from tests.test_paths import unusable
 
 PARTS = ["checkpoints/best/model.safetensors", "completions.png", "training.png", "probe.png", "layers.png"]
 
@@ -37,14 +39,28 @@ def test_a_short_demo_writes_everything_and_its_own_numbers(tmp_path: Path, caps
     assert list(losses) == ["10", "20", "30", "40"]
     assert losses["40"] < 0.8 * losses["10"]
     assert numbers["held_out_loss"].keys() == {"0", "8", "16", "24", "32", "40"}
+    for name in ("compression", "sparsity"):
+        assert len(numbers["untrained"][name]) == len(numbers[name]) == 2
+        assert numbers["untrained"][name] != numbers[name]
+    assert "random weights" in page
     model = crate_mae.load(out)
     digits = split_digits()
     assert model.config.mean == pytest.approx((digits.train.mean(),), abs=1e-3)
     assert model.config.std == pytest.approx((digits.train.std(),), abs=1e-3)
 
 
+def test_an_unusable_folder_gets_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for reason, path in unusable(tmp_path).items():
+        with pytest.raises(SystemExit) as stop:
+            main(["demo", "--steps", "1", "--out", path])
+        printed = capsys.readouterr()
+        assert stop.value.code == 2
+        assert reason in printed.err
+        assert printed.err.count("\n") == 1
+
+
 def test_the_demo_is_reproducible(tmp_path: Path) -> None:
-    from crate_mae.reports.demo import run
+    from crate_mae.reports.demo_command import run
 
     threads = torch.get_num_threads()
     weights = []
@@ -56,14 +72,14 @@ def test_the_demo_is_reproducible(tmp_path: Path) -> None:
     assert weights[0] == weights[1]
 
 
-def test_a_second_demo_goes_on_where_the_first_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_demo_resumes_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
         main(["demo", "--steps", "3", "--out", str(tmp_path), "--device", "cpu"])
     starts = [json.loads(line) for line in (tmp_path / "starts.jsonl").read_text().splitlines()]
     assert [start["step"] for start in starts] == [0, 3]
 
 
-def test_what_the_mean_patch_leaves(tmp_path: Path) -> None:
+def test_the_mean_patch_error_is_the_mean_over_masked_patches(tmp_path: Path) -> None:
     config = recipes.digits()
     model = MaskedAutoencoder(config.model_config())
     parts = open_parts("digits", None, download=False)
@@ -78,7 +94,7 @@ def test_what_the_mean_patch_leaves(tmp_path: Path) -> None:
     assert mean_patch_error(model, train, test) == pytest.approx(total / count, rel=1e-4)
 
 
-def test_the_words_say_what_the_numbers_do() -> None:
+def test_the_summary_states_both_outcomes() -> None:
     def words(error: float, accuracy: float) -> str:
         accuracies = {"untrained network": 50.0, "raw pixels": 90.0, "pretrained CRATE-MAE": accuracy}
         probes = {name: Probe((Strength(1.0, 50.0, value, True, 1),)) for name, value in accuracies.items()}

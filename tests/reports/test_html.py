@@ -14,7 +14,7 @@ from crate_mae.progress import progress
 from crate_mae.reports.html import Report
 
 
-def test_a_report_is_one_file_that_asks_for_nothing(tmp_path: Path) -> None:
+def test_a_report_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
     Image.new("RGB", (4, 4), "red").save(tmp_path / "red.png")
     report = Report("Title <b>", "Lead & more")
     report.section("Heading", "a < b", "second")
@@ -53,7 +53,7 @@ def test_on_a_terminal_there_is_a_bar() -> None:
     assert "5/5" in output.getvalue()
 
 
-def test_figures_draw_what_they_are_given(tmp_path: Path) -> None:
+def test_figures_draw_the_given_data(tmp_path: Path) -> None:
     image = np.zeros((4, 4, 3))
     figure = figures.completions([image], [image], [image], [0.5], "title")
     assert [ax.get_title() for ax in figure.axes] == ["masked", "completed", "original"]
@@ -63,7 +63,8 @@ def test_figures_draw_what_they_are_given(tmp_path: Path) -> None:
     assert [ax.get_xlabel() for ax in several.axes][4:] == ["error 0.500", "error 0.250"]
     curve = figures.training_curve({1: 1.0, 2: 0.9}, {1: 1.0, 3: 0.5}, ("mean patch", 0.7))
     assert "mean patch (0.700)" in [text.get_text() for text in curve.axes[0].get_legend().get_texts()]
-    run = figures.run_curves({10: 2.0, 20: 1.0}, {"validation": {0: 9.0, 20: 1.5}}, {"nearest": {0: 10.0}}, "loss")
+    run = figures.run_curves({10: 2.0, 20: 1.0}, {"validation": {0: 9.0, 30: 1.5}}, {"nearest": {0: 10.0}}, "loss")
+    assert run.axes[0].get_xlim()[1] >= 30  # also where validation goes beyond the last logged step
     assert [ax.get_ylabel() for ax in run.axes] == ["loss", "accuracy on validation images, %"]
     assert run.axes[0].get_ylim()[1] == pytest.approx(2.2)  # the value at the start lies far above
     layers = figures.layer_curves([figures.LayerPanel(label, {"": (np.ones(3), np.zeros(3))}) for label in "ab"])

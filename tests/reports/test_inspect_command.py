@@ -1,4 +1,4 @@
-"""crate-mae inspect from the command line to a page in a browser."""
+"""crate-mae inspect, from the command line to the page in a browser."""
 
 import contextlib
 import dataclasses
@@ -20,6 +20,7 @@ from crate_mae.reports.html import Report
 from crate_mae.reports.inspect_command import plain
 from crate_mae.reports.inspect_measurements import Settings
 from tests.reports.test_inspect_measurements import for_digits
+from tests.test_paths import unusable
 
 DOCS = Path(__file__).parents[2] / "docs" / "look-inside.md"
 
@@ -37,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "runs" / "inspect"
 
 
-def test_it_writes_a_page_its_pictures_and_every_number(folder: Path) -> None:
+def test_it_writes_a_page_its_figures_and_every_number(folder: Path) -> None:
     found = json.loads((folder / "inspect.json").read_text())
     page = (folder / "report.html").read_text()
     assert found["images"] == 64
@@ -45,6 +46,12 @@ def test_it_writes_a_page_its_pictures_and_every_number(folder: Path) -> None:
         assert found[stack]["curves"].keys() == QUANTITIES.keys()
         for curve in found[stack]["curves"].values():
             assert len(curve["mean"]) == len(curve["spread"]) == 2
+        untrained = found["untrained"][stack]["curves"]
+        assert untrained.keys() == QUANTITIES.keys()
+        assert untrained["compression"]["mean"] != found[stack]["curves"]["compression"]["mean"]
+    assert f"{found['untrained']['encoder']['curves']['compression']['mean'][0]:.4g}" in page
+    assert np.array(found["untrained"]["encoder_subspaces"]["orthonormal"]).shape == (2, 4, 4)
+    assert len(found["untrained"]["undoing"]["alignment"]) == 2
     assert np.array(found["encoder_subspaces"]["orthonormal"]).shape == (2, 4, 4)
     assert np.array(found["attention"]["maps"]).sum((-2, -1)) == pytest.approx(1)
     assert len(found["shown_completions"]) == 4
@@ -74,6 +81,21 @@ def test_a_page_says_what_it_leaves_out(tmp_path: Path, capsys: pytest.CaptureFi
     printed = capsys.readouterr().out
     assert "5 images" in printed
     assert str(out / "report.html") in printed.replace("\n", "")
+
+
+@pytest.mark.parametrize("given", ["checkpoint", "out"])
+def test_an_unusable_path_gets_one_sentence(given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint = str(for_digits().save(tmp_path / "checkpoint"))
+    before = sorted(path.name for path in tmp_path.iterdir())
+    for reason, path in unusable(tmp_path).items():
+        paths = {"checkpoint": checkpoint, "out": str(tmp_path / "out")} | {given: path}
+        with pytest.raises(SystemExit) as stop:
+            main(["inspect", paths["checkpoint"], "--data", "digits", "--images", "4", "--out", paths["out"]])
+        printed = capsys.readouterr()
+        assert stop.value.code == 2
+        assert reason in printed.err
+        assert printed.err.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, "loop"])
 
 
 @pytest.mark.parametrize("width", [1366, 390])

@@ -1,4 +1,4 @@
-"""One pass over a set: what is measured, on which images, and what is said where something is not there."""
+"""One pass over a data set: what is measured, on which images, and the reason for what is missing."""
 
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from crate_mae.data.open import open_dataset
 from crate_mae.models.image_model import ImageModel
 from crate_mae.reports import inspect_measurements as measure
 from crate_mae.reports.inspect_measurements import Inspection, Settings, inspect, one_class
+from crate_mae.reports.layer_measurements import untrained
 from crate_mae.theory import rates
 from tests.conftest import small_model
 from tests.data.conftest import write
@@ -43,12 +44,12 @@ def test_the_rates_are_the_theorys_on_the_same_tokens(batch: int, monkeypatch: p
     for layer, (half, *_) in enumerate(model.encoder.steps(model.embed(images))):
         U = model.encoder.blocks[layer].bases.double()
         values = rates.compression_rate(half.double().mT, U, 0.1).numpy()
-        assert found.encoder["compression"].mean[layer] == pytest.approx(values.mean(), rel=1e-6)
-        assert found.encoder["compression"].spread[layer] == pytest.approx(values.std(), rel=1e-4)
+        assert found.layers.encoder["compression"].mean[layer] == pytest.approx(values.mean(), rel=1e-6)
+        assert found.layers.encoder["compression"].spread[layer] == pytest.approx(values.std(), rel=1e-4)
     assert (found.images, found.available) == (20, 450)
 
 
-def test_more_images_than_there_are_means_all() -> None:
+def test_all_images_are_measured_if_more_are_asked_for() -> None:
     source = open_dataset("digits", "test")
     assert len(source) == 450
     assert look(ImageEncoder(for_digits(depth=1).config), images=1000).images == 450
@@ -56,9 +57,10 @@ def test_more_images_than_there_are_means_all() -> None:
 
 def test_an_autoencoder_has_everything() -> None:
     found = look(for_digits())
-    assert isinstance(found.decoder, LayerCurves)
-    assert isinstance(found.decoder_subspaces, Incoherence)
-    for part in (found.encoder, found.decoder, found.undoing, found.completion):
+    layers = found.layers
+    assert isinstance(layers.decoder, LayerCurves)
+    assert isinstance(layers.decoder_subspaces, Incoherence)
+    for part in (layers.encoder, layers.decoder, layers.undoing, found.completion):
         assert not isinstance(part, str)
         assert part.images == 20
     assert not isinstance(found.components, str)
@@ -68,26 +70,43 @@ def test_an_autoencoder_has_everything() -> None:
     assert found.class_name in map(str, range(10))
 
 
+@torch.no_grad()
+def test_the_untrained_model_has_seeded_random_weights_and_sees_the_same_images() -> None:
+    model = for_digits()
+    found = look(model, seed=4)
+    same = look(untrained(model, 4), seed=4).layers
+    for stack, expected in ((found.untrained.encoder, same.encoder), (found.untrained.decoder, same.decoder)):
+        assert isinstance(stack, LayerCurves)
+        assert isinstance(expected, LayerCurves)
+        for name, curve in expected.curves.items():
+            assert np.array_equal(stack[name].mean, curve.mean), name
+    assert not np.array_equal(found.untrained.encoder["compression"].mean, found.layers.encoder["compression"].mean)
+    other = look(model, seed=5)
+    assert not np.array_equal(found.untrained.encoder["sparsity"].mean, other.untrained.encoder["sparsity"].mean)
+
+
 @pytest.mark.parametrize("kind", ["encoder", "classifier"])
 def test_without_a_decoder_the_rest_is_measured(kind: str) -> None:
     config = for_digits().config
     model = ImageEncoder(config) if kind == "encoder" else Classifier(config, ["a", "b"])
     found = look(model)
-    for part in (found.decoder, found.decoder_subspaces, found.undoing, found.completion):
-        assert part == "the checkpoint holds no decoder"
+    for layers in (found.layers, found.untrained):
+        for part in (layers.decoder, layers.decoder_subspaces, layers.undoing, found.completion):
+            assert part == "the checkpoint holds no decoder"
+        assert "compression" in layers.encoder.curves
     assert not found.panels
-    assert "compression" in found.encoder.curves
 
 
-def test_the_ordinary_family_has_what_makes_sense() -> None:
+def test_a_vit_has_the_quantities_that_apply() -> None:
     found = look(for_digits("vit_mae_base_he", decoder_depth=1, image_size=(8, 8)))
-    assert found.encoder.curves.keys() == {"rate", "sparsity", "gini"}
-    assert found.encoder_subspaces == found.decoder_subspaces == "this family has no subspaces U"
-    assert found.undoing == "2 encoder layers and 1 decoder layers do not pair up"
+    for layers in (found.layers, found.untrained):
+        assert layers.encoder.curves.keys() == {"rate", "sparsity", "gini"}
+        assert layers.encoder_subspaces == layers.decoder_subspaces == "this family has no subspaces U"
+        assert layers.undoing == "2 encoder layers and 1 decoder layers do not pair up"
     assert not isinstance(found.completion, str)
 
 
-def test_layer_and_threshold_are_obeyed() -> None:
+def test_layer_and_threshold_are_applied() -> None:
     found = look(for_digits(), layer=2, threshold=0.0)
     assert found.attention.layer == 2
     assert not isinstance(found.components, str)
@@ -105,7 +124,7 @@ def test_one_class_and_images_of_it() -> None:
     assert {source.label(int(index)) for index in members} == {int(name or -1)}
 
 
-def test_images_without_labels_are_taken_as_one_class(tmp_path: Path) -> None:
+def test_images_without_labels_count_as_one_class(tmp_path: Path) -> None:
     for number in range(40):
         write(tmp_path / "photos" / f"{number}.jpg", number)
     found = look(small_model("crate_mae_tiny"), data=str(tmp_path / "photos"), split="train")
@@ -114,7 +133,7 @@ def test_images_without_labels_are_taken_as_one_class(tmp_path: Path) -> None:
     assert found.coloured[0].shape == (12, 24, 3)
 
 
-def test_what_can_not_be_done_is_said() -> None:
+def test_bad_settings_raise_a_clear_error() -> None:
     for settings, word in [
         ({"layer": 3}, "layers 1 to 2"),
         ({"layer": 0}, "layers 1 to 2"),

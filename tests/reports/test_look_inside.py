@@ -9,7 +9,7 @@ from PIL import Image
 
 from tests.reports.test_inspect_measurements import for_digits
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""One thread for these tests, as the command has it: the factorisations are too small to share."""
+"""One thread for these tests, as in the command: the factorisations are too small for several."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ def one_thread():
 
 @pytest.fixture
 def as_a_user():
-    """Without the shape annotations that the test run enforces: what a user's wrong shape meets."""
+    """Turn off the shape checks of the test run, so that a wrong shape gets as far as a user's would."""
     config.update("jaxtyping_disable", True)
     yield
     config.update("jaxtyping_disable", False)

@@ -1,4 +1,4 @@
-"""Each check can fail: perturb the formula it measures and it does. Findings can hold: mend the world and they do."""
+"""Each check fails if its formula is perturbed; each finding holds if its premise is made true."""
 
 import math
 from dataclasses import replace
@@ -181,7 +181,7 @@ def test_a_check_that_holds_fails_when_its_formula_is_perturbed(name, monkeypatc
 
 
 @pytest.mark.parametrize("name", FINDINGS)
-def test_a_finding_would_hold_if_the_world_were_as_claimed(name, monkeypatch):
+def test_a_finding_would_hold_if_its_premise_were_true(name, monkeypatch):
     assert not run(name).holds
     module, attribute, wrap = FINDINGS[name]
     monkeypatch.setattr(module, attribute, wrap(getattr(module, attribute)))
@@ -189,7 +189,7 @@ def test_a_finding_would_hold_if_the_world_were_as_claimed(name, monkeypatch):
     assert found.holds, found
 
 
-def test_the_least_constants_follow_from_the_relations():
+def test_the_smallest_constants_follow_from_the_relations():
     met = replace(theorems.BASE, N=10**8, d=2 * 10**9, K=2, p=10**9, sigma=0.001, epsilon=1.0)
     assert theorems.unmet(met, theorem_checks.SUPPORTED) == ["N >= p"]
     assert theorems.unmet(theorem_checks.ALLOWED, theorem_checks.SUPPORTED) == []

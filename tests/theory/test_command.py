@@ -1,4 +1,4 @@
-"""The command with a few quick checks: table, JSON, figures; a finding is no failure."""
+"""The command with a few quick checks: table, JSON, figures; a finding is not a failure."""
 
 import json
 
@@ -70,7 +70,7 @@ def test_command_writes_table_json_and_figures(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "claim [of] completion.low_rank" in printed  # brackets are text, not markup
     assert f"[1/{len(numbers)}] equivalence.fields_2d: does not hold" in printed
-    assert f"0 of {len(numbers)} claims hold as the text states them; {len(numbers)} do not: findings." in printed
+    assert f"0 of {len(numbers)} claims of the paper hold as stated; {len(numbers)} do not (findings)." in printed
     report = json.loads((tmp_path / "deep" / "out" / "theory.json").read_text())
     assert report["seed"] == 5
     row = report["checks"]["completion.low_rank"]
@@ -81,12 +81,12 @@ def test_command_writes_table_json_and_figures(tmp_path, monkeypatch, capsys):
     assert len(list((tmp_path / "deep" / "out").glob("theory-*.png"))) == len(figures.draw_all(numbers)) == 8
 
 
-def test_a_contradiction_of_the_code_is_named(tmp_path, monkeypatch, capsys):
+def test_a_failed_check_of_the_code_is_named(tmp_path, monkeypatch, capsys):
     numbers = made_up_numbers()
     checks = quick_checks(numbers)
     monkeypatch.setattr(command, "ALL", {**checks, "rates.own": lambda g: Check("own", "code", "-", 1.0, "<=", 0.0)})
     command.run(tmp_path, 0, Console())
-    assert "contradicts itself in rates.own" in capsys.readouterr().out
+    assert "Checks of this code itself fail: rates.own." in capsys.readouterr().out
 
 
 def test_figures_show_what_they_are_given():

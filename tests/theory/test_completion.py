@@ -1,4 +1,4 @@
-"""Completion: what soft-impute minimises, what subspaces recover, and what nobody can."""
+"""Completion: the minimum of soft-impute, what known subspaces recover, and what can't be recovered."""
 
 import pytest
 import torch
@@ -50,7 +50,7 @@ def test_known_subspaces_recover_tokens_that_rank_cannot():
     assert cp.masked_error(X, cp.soft_impute(X, visible), visible) > 0.5
 
 
-def test_whole_tokens_are_lost_to_both():
+def test_neither_method_completes_whole_tokens():
     U = mx.orthogonal_bases(24, 6, 4, rng())
     X = mx.sample(mx.codebook(U, 0.0), (40,), rng(1)).signal
     visible = cp.mask_tokens(24, 40, 0.5, rng(2))
@@ -59,7 +59,7 @@ def test_whole_tokens_are_lost_to_both():
         assert cp.masked_error(X, completed, visible) == pytest.approx(1, abs=1e-6)
 
 
-def test_bad_input_is_told_in_a_sentence():
+def test_bad_input_raises_a_clear_error():
     X = low_rank(4, 5, 1)
     nothing = torch.zeros(4, 5, dtype=torch.bool)
     with pytest.raises(UserError, match="every entry is masked"):
@@ -68,13 +68,13 @@ def test_bad_input_is_told_in_a_sentence():
         cp.masked_error(X, X, ~nothing)
 
 
-def test_bad_masks_are_told_in_a_sentence(as_a_user):
+def test_bad_masks_raise_a_clear_error(as_a_user):
     X = torch.ones(4, 3)
     for draw in (cp.mask_entries, cp.mask_tokens):
         with pytest.raises(UserError, match="between 0 and 1"):
             draw(4, 3, 1.5, rng())
-    with pytest.raises(UserError, match="one shape"):
+    with pytest.raises(UserError, match="the shape d x N"):
         cp.soft_impute(X, torch.ones(4, 2, dtype=torch.bool))
-    with pytest.raises(UserError, match="differs from 0"):
+    with pytest.raises(UserError, match="every masked entry is 0"):
         cp.masked_error(0 * X, X, torch.zeros(4, 3, dtype=torch.bool))
     assert cp.complete_on_subspaces(X[:, :0], X[:, :0] > 0, torch.ones(2, 4, 1)).shape == (4, 0)

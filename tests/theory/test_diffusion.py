@@ -21,7 +21,7 @@ def draw(*shape, seed=0):
 
 
 def gaussian_score(x, t):
-    """Of dz = sqrt(2) dw from N(0, I): N(0, (1 + 2 t) I)."""
+    """The score of dz = sqrt(2) dw from N(0, I), which is N(0, (1 + 2 t) I) at time t."""
     return -x / (1 + 2 * t)
 
 
@@ -163,7 +163,7 @@ def test_schedule_makes_steps_of_kappa():
     assert float(back[-1]) == pytest.approx(float(times[-1] - times[0]))
 
 
-def test_bad_input_is_told_in_a_sentence():
+def test_bad_input_raises_a_clear_error():
     process, x = df.variance_exploding(1.0), draw(3)
     times = torch.tensor([0.0, 1.0], dtype=torch.float64)
     with pytest.raises(UserError, match="standard normal"):
@@ -185,15 +185,15 @@ def test_two_sample_tests_see_a_difference_and_only_that():
     assert kernel_test(x, signs, rng()).p_value < 0.01
 
 
-def test_points_that_are_all_alike_do_not_differ(as_a_user):
+def test_constant_samples_do_not_differ(as_a_user):
     x = torch.ones(50, 2, dtype=torch.float64)
     for test in (moment_test, kernel_test):
         assert test(x, x, rng()).p_value > 0.05
-        with pytest.raises(UserError, match="as many points"):
+        with pytest.raises(UserError, match="equal shapes, 2 points or more"):
             test(x, x[:20], rng())
 
 
-def test_times_that_are_no_grid_are_told_in_a_sentence():
+def test_times_that_do_not_increase_raise_a_clear_error():
     x = torch.ones(2, dtype=torch.float64)
     for times in (torch.tensor([0.0, math.nan, 1.0]), torch.tensor([])):
         with pytest.raises(UserError, match="do not increase"):

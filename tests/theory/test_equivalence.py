@@ -1,4 +1,4 @@
-"""The two fields and MSSA against their definitions."""
+"""The two vector fields and MSSA against their definitions."""
 
 import math
 
@@ -28,7 +28,7 @@ def test_a_token_alone_is_a_batch_of_one():
         torch.testing.assert_close(found[:, i : i + 1], expected)
 
 
-def test_across_leaves_nothing_in_the_tokens_own_subspace():
+def test_across_removes_the_component_in_the_tokens_own_subspace():
     U, _, drawn = case()
     V = torch.randn(12, 9, generator=rng(2), dtype=torch.float64)
     rest = eq.across(V, U, drawn.memberships)
@@ -37,7 +37,7 @@ def test_across_leaves_nothing_in_the_tokens_own_subspace():
         torch.testing.assert_close(V[:, i] - rest[:, i], U[s] @ U[s].T @ V[:, i])
 
 
-def test_agreement_of_the_score_with_itself_and_of_plain_shrinkage():
+def test_agreement_of_the_score_with_itself_and_with_uniform_shrinkage():
     _, model, drawn = case(N=400)
     same = eq.agreement(model, drawn, mx.score(model, drawn.tokens))
     assert same.raw == pytest.approx(1)
@@ -75,7 +75,7 @@ def test_few_tokens_reach_the_predicted_cosine():
     assert found.raw == pytest.approx(math.sqrt(1 - 24 / 96), abs=0.03)
 
 
-def test_a_denoiser_that_leaves_the_signal_alone_is_infinitely_selective():
+def test_a_denoiser_that_does_not_change_the_signal_is_infinitely_selective():
     U = torch.eye(3, dtype=torch.float64).unflatten(1, (3, 1)).permute(1, 0, 2)[:2]
     model = mx.codebook(U, 0.1)
     drawn = mx.sample(model, (20,), rng())

@@ -1,4 +1,4 @@
-"""``crate_mae.theory`` stands without a model, and drawing costs nothing until something is drawn."""
+"""``crate_mae.theory`` imports no model, and matplotlib only when something is drawn."""
 
 import subprocess
 import sys

@@ -127,11 +127,11 @@ def test_a_line_padded_with_zeros_is_a_line():
     assert mx.log_density(mx.codebook(U, 0.1), Z).isfinite().all()
 
 
-def test_bad_input_is_told_in_a_sentence():
+def test_bad_input_raises_a_clear_error():
     U = draw(2, 4, 2)
     with pytest.raises(UserError, match="standard deviation"):
         mx.codebook(U, -1.0)
-    with pytest.raises(UserError, match="probabilities"):
+    with pytest.raises(UserError, match="not probabilities"):
         mx.codebook(U, 1.0, weights=torch.tensor([0.9, 0.9], dtype=torch.float64))
     with pytest.raises(UserError, match="no density"):
         mx.log_density(mx.codebook(U, 0.0), draw(4, 3))
@@ -146,26 +146,26 @@ def test_float32_stays_float32():
     assert math.isfinite(float(mx.log_density(mixture, Z).sum()))
 
 
-def test_shapes_that_do_not_fit_are_told_in_a_sentence(as_a_user):
+def test_wrong_shapes_raise_a_clear_error(as_a_user):
     U = draw(3, 4, 2)
     for wrong in ({"weights": torch.tensor([0.5, 0.5])}, {"spread": torch.ones(3, 1)}, {"spread": torch.ones(2, 2)}):
         with pytest.raises(UserError, match="do not fit the subspaces"):
             mx.codebook(U, 1.0, **wrong)
     with pytest.raises(UserError, match=r"\(K, d, p\)"):
         mx.codebook(U[0], 1.0)
-    with pytest.raises(UserError, match="a spread is negative or no number"):
+    with pytest.raises(UserError, match="a spread is negative or NaN"):
         mx.codebook(U, 1.0, spread=torch.full((3, 2), math.nan))
     with pytest.raises(UserError, match="finite"):
         mx.codebook(U, math.inf)
     for function in (mx.score, mx.log_density, mx.posterior, mx.denoise):
-        with pytest.raises(UserError, match="do not meet bases of dimension 4"):
+        with pytest.raises(UserError, match="do not match bases of dimension 4"):
             function(mx.codebook(U, 1.0), draw(5, 3))
     with pytest.raises(UserError, match=r"\(\*b, N\)"):
         mx.sample(mx.codebook(U, 1.0), (), rng())
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 0, 3)])
-def test_no_tokens_are_a_batch_too(shape):
+def test_zero_tokens_are_a_valid_batch(shape):
     drawn = mx.sample(skewed(), shape, rng())
     assert drawn.tokens.shape == (*shape[:-1], 5, shape[-1])
     assert mx.score(skewed(), drawn.tokens).shape == drawn.tokens.shape

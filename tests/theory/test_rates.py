@@ -107,7 +107,7 @@ def test_autograd_through_unit_norm_survives_a_zero_token():
     assert gradient.isfinite().all()
 
 
-def test_precision_that_swallows_the_identity_still_has_a_value():
+def test_the_rate_has_a_value_where_the_identity_is_lost_to_rounding():
     repeated = draw(6, 1).expand(6, 10) * 1e8
     expected = 0.5 * math.log1p(6 / (10 * 1e-12) * 10 * float(repeated[:, 0].square().sum()))
     assert float(rates.coding_rate(repeated, 1e-6)) == pytest.approx(expected, rel=1e-3)
@@ -148,16 +148,16 @@ def test_epsilon_squared_divides():
     close(rates.projected_compression_rate(W, 0.25), by_hand)
 
 
-def test_bad_input_is_told_in_a_sentence(as_a_user):
+def test_bad_input_raises_a_clear_error(as_a_user):
     Z = draw(4, 3)
     with pytest.raises(UserError, match="epsilon is 0"):
         rates.coding_rate(Z, 0.0)
-    with pytest.raises(UserError, match="at least one token"):
+    with pytest.raises(UserError, match="give at least one token"):
         rates.coding_rate(Z[:, :0], 0.1)
     Z[0, 0] = math.nan
     with pytest.raises(UserError, match="NaN"):
         rates.coding_rate(Z, 0.1)
-    with pytest.raises(UserError, match="so is its square"):
+    with pytest.raises(UserError, match="and its square"):
         rates.coding_rate(draw(4, 3), 1e-200)
     with pytest.raises(UserError, match=r"bases \(K, d, p\)"):
         rates.compression_rate(draw(4, 3), draw(4, 2), 0.1)
@@ -179,6 +179,6 @@ def test_small_and_large_epsilon_keep_their_digits_on_deficient_bases(epsilon):
     close(torch.autograd.grad(rates.compression_rate(leaf, U, epsilon), leaf)[0], gradient, rtol=1e-9)
 
 
-def test_a_gradient_can_be_differentiated_where_qr_stands_in():
+def test_the_gradient_is_differentiable_where_qr_is_used():
     Z = draw(3, 6).requires_grad_()
     assert torch.autograd.gradcheck(lambda z: rates.coding_rate_gradient(z, 1e-3), (Z,), eps=1e-7, atol=1e-4)

@@ -88,7 +88,7 @@ def test_the_optimal_epsilon_minimises_the_remarks_bound():
             assert th.simplified_bound(replace(best, epsilon=factor * best.epsilon)) > least
 
 
-def test_a_measurement_holds_the_step_and_its_prediction():
+def test_a_measurement_contains_the_step_and_its_prediction():
     found = th.measure(SMALL, rng())
     seen = th.observe(SMALL, rng())
     close(found.stepped, th.compression_step(SMALL, seen.tokens))
@@ -118,7 +118,7 @@ def test_hypotheses_of_base():
     assert "N >= p" in th.unmet(th.Setting(64, 4, 2, 32, 0.1, 0.5))
 
 
-def test_bad_settings_are_told_in_a_sentence():
+def test_bad_settings_raise_a_clear_error():
     with pytest.raises(UserError, match="do not fit"):
         th.Setting(10, 5, 3, 4, 0.1, 0.1)
     with pytest.raises(UserError, match="epsilon > 0"):
@@ -191,7 +191,7 @@ def test_monte_carlo_has_a_number_for_each_trial():
 
 
 def condense(setting, seen):
-    """The triangular factors of a real observation: what ``observe_condensed`` draws without making it."""
+    """The triangular factors of a full observation, whose distribution ``observe_condensed`` draws directly."""
     rows = 2 * setting.N
     joint = torch.cat([setting.blocks(seen.signal), setting.blocks(seen.noise)], -1)
     factor = torch.linalg.qr(joint).R
@@ -209,7 +209,7 @@ def test_a_rotation_within_each_subspace_changes_nothing():
     assert th.residual_norm(setting, seen) == pytest.approx(th.measure(setting, rng()).residual)
 
 
-def test_condensed_tokens_have_the_law_of_tokens():
+def test_condensed_tokens_have_the_distribution_of_tokens():
     setting = th.Setting(d=64, N=4, K=2, p=32, sigma=0.2, epsilon=0.7)
     generator = rng()
     direct = torch.tensor([th.residual_norm(setting, th.observe(setting, generator)) for _ in range(600)])
@@ -224,14 +224,14 @@ def test_condensed_tokens_have_the_law_of_tokens():
         th.observe_condensed(replace(setting, N=20), generator)
 
 
-def test_what_has_no_constant_is_told_in_a_sentence():
+def test_a_constant_that_does_not_exist_raises_a_clear_error():
     still = replace(th.BASE, sigma=0.0)
     seen = th.observe(still, torch.Generator().manual_seed(0))
     for constant in (cn.noise_constant, cn.neumann_constant):
         with pytest.raises(UserError, match="sigma is 0"):
             constant(still, seen)
     for n, k in ((1, 2), (10, 1)):
-        with pytest.raises(UserError, match="two or more"):
+        with pytest.raises(UserError, match="needs two or more of each"):
             cn.binomial_constant(n, k)
     with pytest.raises(UserError, match="N = 0 tokens"):
         replace(th.BASE, N=0)

@@ -1,4 +1,4 @@
-"""Verbs that show what a model does: the demo, the report on every layer, the page."""
+"""Verbs that show what a model does: demo, inspect, serve."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,14 +15,14 @@ def demo(out: Path = Path("runs/demo"), steps: int = 1500, seed: int = 0, device
     """Pretrain a small CRATE-MAE on scikit-learn's digits and write a report: no download, a minute or two.
 
     Args:
-        out: Folder for the checkpoint, the pictures and report.html.
-        steps: Training steps.
+        out: Folder for the checkpoint, the figures and report.html.
+        steps: Number of training steps.
         seed: Seed of the weights, the batches, the masks and the split.
-        device: Where to compute; auto takes a GPU where there is one.
+        device: Device to compute on; auto takes a GPU if there is one.
     """
     from rich.console import Console
 
-    from crate_mae.reports.demo import run
+    from crate_mae.reports.demo_command import run
 
     if steps < 1:
         raise UserError(f"--steps is {steps}; choose a whole number from 1 up.")
@@ -42,19 +42,19 @@ def inspect(
     out: Path = Path("runs/inspect"),
     device: Device = "auto",
 ) -> None:
-    """Look inside every layer of a model: rates, sparsity, angles, subspaces, attention, components, completions.
+    """Measure every layer of a model: rates, sparsity, angles, subspaces, attention, components, completions.
 
     Args:
         checkpoint: A checkpoint folder, or a run folder.
-        data_root: Where named sets are; data/ unless given.
-        split: Which images.
-        images: How many of them, drawn at random.
-        mask_ratio: Share of the patches masked where the decoder is measured.
-        layer: Encoder layer of the attention maps and the components, from 1; the last but one unless given.
-        threshold: Patches below it in the first component are background; in root mean squares of that component.
-        seed: Seed of the choice of images and of the masks.
-        out: Folder for report.html, its pictures and inspect.json.
-        device: Where to compute; auto takes a GPU where there is one.
+        data_root: Folder of the named data sets; data/ by default.
+        split: Split to take images from.
+        images: Number of images, drawn at random.
+        mask_ratio: Fraction of the patches that is masked for the measurements of the decoder.
+        layer: Encoder layer of the attention maps and the components, from 1; by default the one before the last.
+        threshold: Background threshold of the first component, in root mean squares of that component.
+        seed: Seed of the choice of images, the masks and the untrained model.
+        out: Folder for report.html, its figures and inspect.json.
+        device: Device to compute on; auto takes a GPU if there is one.
     """
     from rich.console import Console
 

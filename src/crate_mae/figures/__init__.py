@@ -1,13 +1,14 @@
-"""Arrays in, matplotlib figures out; nothing here touches a model."""
+"""Figures from arrays; nothing here depends on a model."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 INK = "#1f4e79"
@@ -17,9 +18,9 @@ COLOURS = (INK, ACCENT, "#3f7d54", "#8463a5")
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Write a figure, large enough for a laptop's width, in the format of the suffix; PNG without one."""
+    """Write a figure at 150 dpi in the format of the file's suffix; PNG if it has none."""
     kind = path.suffix.removeprefix(".") or "png"
-    drawn = BytesIO()  # first: a format that does not exist leaves a file that does as it is
+    drawn = BytesIO()  # drawn in memory first, so that an unknown format does not damage an existing file
     figure.savefig(drawn, format=kind, dpi=150, bbox_inches="tight", facecolor="white")
     path.write_bytes(drawn.getbuffer())
     return path
@@ -32,9 +33,9 @@ def completions(
     errors: Sequence[float],
     title: str = "",
 ) -> Figure:
-    """Masked, completed and original images in three rows, each column's error below; a single image in one row.
+    """Masked, completed and original images in three rows with the error below each column; one row for one image.
 
-    Images are (H, W, C) in [0, 1]; an error is the mean squared one over the masked patches.
+    Images are (H, W, C) in [0, 1]; ``errors`` are mean squared errors over the masked patches.
     """
     kinds = {"masked": masked, "completed": completed, "original": original}
     columns = len(original)
@@ -62,13 +63,13 @@ def completions(
 def training_curve(
     training: Mapping[int, float], held_out: Mapping[int, float], reference: tuple[str, float]
 ) -> Figure:
-    """The loss by step on training batches and on held-out images, with one level to compare with."""
+    """The loss against the step, on training batches and held-out images, with a reference level."""
     figure = Figure(figsize=(7.5, 4), layout="constrained")
     ax = figure.subplots()
     _losses(ax, training, held_out)
     ax.axhline(reference[1], color=ACCENT, ls="--", label=f"{reference[0]} ({reference[1]:.3f})")
-    # The first steps lie far above: the axis leaves them out to show where the work is done.
-    ax.set(ylabel="mean squared error on masked patches", ylim=(0, 2 * reference[1]))
+    # The loss of the first steps is much larger; the axis cuts it off so that the rest can be read.
+    ax.set(ylabel="mean squared error on masked patches", xlim=(0, None), ylim=(0, 2 * reference[1]))
     ax.legend(frameon=False)
     return figure
 
@@ -79,7 +80,7 @@ def run_curves(
     accuracies: Mapping[str, Mapping[int, float]],
     loss: str,
 ) -> Figure:
-    """A run: its losses by step on the left, and on the right, where there are any, accuracies in per cent."""
+    """The losses of a run against the step; if there are accuracies, a second panel with these in per cent."""
     panels = 1 + bool(accuracies)
     figure = Figure(figsize=(5.5 * panels, 3.8), layout="constrained")
     axes = figure.subplots(1, panels, squeeze=False)[0]
@@ -89,7 +90,7 @@ def run_curves(
     _losses(axes[0], training, {})
     for colour, (name, values) in zip((ACCENT, INK), held_out.items(), strict=False):
         axes[0].plot(list(values), list(values.values()), "o-", ms=4, color=colour, label=name)
-    axes[0].set(ylabel=loss, ylim=(0, top))
+    axes[0].set(ylabel=loss, xlim=(0, None), ylim=(0, top))
     axes[0].legend(frameon=False)
     for colour, (name, values) in zip((INK, ACCENT, MUTED), accuracies.items(), strict=False):
         axes[1].plot(list(values), list(values.values()), "o-", ms=4, color=colour, label=name)
@@ -103,7 +104,7 @@ def _losses(ax: Axes, training: Mapping[int, float], held_out: Mapping[int, floa
     ax.plot(list(training), list(training.values()), color=INK, alpha=0.35, lw=0.8, label="training batches")
     if held_out:
         ax.plot(list(held_out), list(held_out.values()), "o-", color=INK, ms=4, label="held-out images")
-    ax.set(xlabel="step", xlim=(0, None))
+    ax.set(xlabel="step")
 
 
 @dataclass(frozen=True)
@@ -111,19 +112,24 @@ class LayerPanel:
     """One panel of ``layer_curves``."""
 
     label: str
-    """Of the y axis, with its unit."""
+    """Label of the y axis, with its unit."""
     lines: Mapping[str, tuple[np.ndarray, np.ndarray | None]]
-    """Mean over images for each layer, and the deviation where there is one, by the name of the line."""
+    """By the name of the line: the mean over images at each layer, and the standard deviation if there is one."""
     level: tuple[str, float] | None = None
-    """A level to compare with, and its name."""
+    """Name and value of a horizontal reference line."""
     title: str = ""
+    untrained: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """By the name of the line: the same mean for a model with random weights; a thin dashed line."""
 
 
 def layer_curves(panels: Sequence[LayerPanel], layer: str = "encoder layer", first: int = 1) -> Figure:
-    """Quantities over the layers, three panels in a row; the band is the deviation over images."""
+    """Quantities over the layers, three panels in a row; the band is one standard deviation over images."""
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=((10.5 if columns == 3 else 4.8 * columns), 3.3 * rows), layout="constrained")
+    legend = any(panel.untrained for panel in panels)
+    size = (10.5 if columns == 3 else 4.8 * columns), 3.3 * rows + 0.5 * legend
+    figure = Figure(figsize=size, layout="constrained")
+    figure.get_layout_engine().set(h_pad=0.1)  # type: ignore[union-attr,call-arg]
     axes = figure.subplots(rows, columns, squeeze=False).flatten()
     for ax, panel in zip(axes, panels, strict=False):
         for colour, (name, (mean, spread)) in zip(COLOURS, panel.lines.items(), strict=False):
@@ -131,8 +137,10 @@ def layer_curves(panels: Sequence[LayerPanel], layer: str = "encoder layer", fir
             if spread is not None:
                 ax.fill_between(layers, mean - spread, mean + spread, color=colour, alpha=0.15, lw=0)
             ax.plot(layers, mean, "o-", color=colour, ms=4, label=name)
+            if name in panel.untrained:
+                ax.plot(layers, panel.untrained[name], "--", color=colour, lw=0.9)
         if panel.level:
-            ax.axhline(panel.level[1], color=MUTED, ls="--", lw=1, label=panel.level[0])
+            ax.axhline(panel.level[1], color=MUTED, ls=":", lw=1.2, label=panel.level[0])
         ax.set_xlabel(layer)
         ax.set_ylabel(panel.label)
         ax.set_title(panel.title, fontsize=10.5)
@@ -140,17 +148,21 @@ def layer_curves(panels: Sequence[LayerPanel], layer: str = "encoder layer", fir
         if len(layers) == 1:
             ax.set_xlim(first - 1, first + 1)
         entries = len(panel.lines) + (panel.level is not None)
-        if entries > 1:  # room above the curves for their names
+        if entries > 1:  # space for the legend above the curves
             low, high = ax.get_ylim()
             ax.set_ylim(low, high + 0.12 * entries * (high - low))
             ax.legend(frameon=False, fontsize=8, loc="upper left", borderaxespad=0.2, labelspacing=0.3)
     for ax in axes[len(panels) :]:
         ax.set_axis_off()
+    if legend:
+        styles = [Line2D([], [], color="black", marker="o", ms=4), Line2D([], [], color="black", ls="--", lw=0.9)]
+        names = ["this model", "untrained: the same architecture, random weights"]
+        figure.legend(styles, names, loc="outside upper center", ncols=2, frameon=False, fontsize=9)
     return figure
 
 
 def bars(values: Mapping[str, float], label: str) -> Figure:
-    """Horizontal bars, the number at the end of each, all but the last muted."""
+    """Horizontal bars with their values; the last one is highlighted."""
     figure = Figure(figsize=(7.5, 0.55 * len(values) + 1), layout="constrained")
     ax = figure.subplots()
     colours = [MUTED] * (len(values) - 1) + [INK]
@@ -164,7 +176,7 @@ def bars(values: Mapping[str, float], label: str) -> Figure:
 
 
 def strengths(curves: Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[float]]]) -> Figure:
-    """A linear probe's accuracy against C, a panel for each features: (C, validation, test)."""
+    """Accuracy of a linear probe against C, one panel for each kind of features: (C, validation, test)."""
     columns = min(len(curves), 4)
     rows = -(-len(curves) // columns)
     figure = Figure(figsize=(max(3 * columns, 5), 2.7 * rows + 0.5), layout="constrained")
@@ -177,7 +189,9 @@ def strengths(curves: Mapping[str, tuple[Sequence[float], Sequence[float], Seque
         best = int(np.argmax(test))
         ax.plot(C[best], test[best], "s", ms=15, mfc="none", mec=INK, mew=1, label="paper's protocol")
         middle, reach = (max(*validation, *test) + min(*validation, *test)) / 2, np.ptp([*validation, *test]) * 0.7
-        ax.set_ylim(middle - max(reach, 3), middle + max(reach, 3))  # a tenth of a point must not look like a cliff
+        ax.set_ylim(
+            middle - max(reach, 3), middle + max(reach, 3)
+        )  # at least 6 points high, so that small differences look small
         ax.set_title(name, fontsize=10)
     for ax in axes[len(curves) :]:
         ax.set_visible(False)
@@ -189,7 +203,7 @@ def strengths(curves: Mapping[str, tuple[Sequence[float], Sequence[float], Seque
 
 
 def probe_by_layer(points: Mapping[str, Sequence[tuple[int, float, float]]]) -> Figure:
-    """Accuracy of the linear probe and of nearest neighbours against the layer, for each way of pooling."""
+    """Accuracy of the linear probe and of nearest neighbours against the layer, for each pooling."""
     figure = Figure(figsize=(7, 4), layout="constrained")
     ax = figure.subplots()
     for (pool, of_pool), colour in zip(points.items(), (INK, ACCENT), strict=False):

@@ -1,4 +1,4 @@
-"""The paper's numbers beside ours, and several models' completions of the same images."""
+"""The paper's numbers beside ours, and completions of the same images by several models."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ class Panel:
 
     title: str
     points: Mapping[str, tuple[float | None, float | None, float | None]]
-    """The paper's number, ours and its deviation, by the name below the axis; None where there is none."""
+    """By the label on the x axis: the paper's number, ours and its standard deviation; None if missing."""
 
 
 def comparison(panels: Sequence[Panel], unit: str) -> Figure:
-    """The paper's number as a ring and ours as a dot with its deviation, a panel for each row of a table."""
+    """The paper's numbers as rings, ours as dots with standard deviations; a panel for each row of a table."""
     columns = min(len(panels), ACROSS)
     rows = -(-len(panels) // columns)
     names = max((list(panel.points) for panel in panels), key=len)
@@ -47,7 +47,7 @@ def comparison(panels: Sequence[Panel], unit: str) -> Figure:
         ax.set_axis_off()
     figure.supylabel(unit, fontsize=10)
     spread = any(point[2] is not None for panel in panels for point in panel.points.values())
-    seeds = ", mean and deviation over seeds" if spread else ""
+    seeds = ", mean and standard deviation over seeds" if spread else ""
     handles = [
         Line2D([], [], ls="", marker="o", ms=7, mfc="none", mec=ACCENT, mew=1.6, label="paper"),
         Line2D([], [], ls="", marker="o", ms=5, color=INK, label=f"ours{seeds}"),
@@ -62,7 +62,7 @@ def completions_of(
     completed: Mapping[str, Sequence[np.ndarray]],
     errors: Mapping[str, Sequence[float]],
 ) -> Figure:
-    """Originals, the same masked, and what each model makes of them, with its error on the masked patches."""
+    """Original and masked images, and the completions of each model with the error on the masked patches."""
     columns = len(original)
     height, width = original[0].shape[:2]
     cell = 1.25
@@ -85,14 +85,14 @@ def completions_in_a_row(
     original: np.ndarray,
     title: str,
 ) -> Figure:
-    """One image: masked, what each model makes of it with a word below, and as it was."""
+    """One image in a row: masked, completed by each model with a note below, and the original."""
     panels = {"masked": (masked, ""), **completed, "original": (original, "")}
     height, width = original.shape[:2]
     cell = 3.2
     figure = Figure(figsize=(cell * len(panels) + 0.4, cell * height / width + 1.2), layout="constrained")
-    for ax, (name, (image, words)) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
+    for ax, (name, (image, note)) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
         show(ax, image)
         ax.set_title("\n".join(wrap(name, 30)), fontsize=11, parse_math=False)
-        ax.set_xlabel(words, fontsize=9)
+        ax.set_xlabel(note, fontsize=9)
     figure.suptitle("\n".join(wrap(title, 34 * len(panels))), fontsize=10)
     return figure

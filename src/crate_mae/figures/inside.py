@@ -1,4 +1,4 @@
-"""Pictures of what a model does inside: subspaces, attention, components, completions."""
+"""Figures of a model's internals: subspaces, attention, principal components, completions."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 HEAT = "magma"
-# From nothing to nearly opaque: the image shows through, most where the weight is low.
+# From transparent to nearly opaque, so that the image is visible below the map.
 OVERLAY = LinearSegmentedColormap.from_list("overlay", [(0.75, 0.05, 0.15, 0.0), (0.75, 0.05, 0.15, 0.8)])
 BACKGROUND = "#d9dde3"
 MOST_LAYERS = 12
@@ -19,7 +19,7 @@ PER_ROW = 7
 def incoherence(
     matrices: Float[np.ndarray, "layers K K"], layers: Sequence[int], label: str, top: float | None = None
 ) -> Figure:
-    """A heat map of K x K numbers for each layer, evenly spaced ones of more than twelve; one colour bar to ``top``."""
+    """A K x K heat map for each layer, or for twelve evenly spaced layers; one colour scale from 0 to ``top``."""
     shown = np.unique(np.linspace(0, len(matrices) - 1, min(len(matrices), MOST_LAYERS)).round().astype(int))
     columns = min(len(shown), 4)
     rows = -(-len(shown) // columns)
@@ -44,15 +44,15 @@ def incoherence(
 def attention(
     images: Sequence[np.ndarray], maps: Float[np.ndarray, "b heads h w"], heads: Sequence[int] | None = None
 ) -> Figure:
-    """Each image and its maps laid over it, head by head; a map's colours run from 0 to its own peak, named below it.
+    """Each image, and its attention map in each head laid over it; colours run from 0 to the map's peak, in the title.
 
-    Images are (H, W, C) in [0, 1]; ``heads`` are those to draw, from 0 on, all by default.
+    Images are (H, W, C) in [0, 1]; ``heads`` counts from 0, all by default.
     """
     chosen = list(range(maps.shape[1])) if heads is None else list(heads)
     columns = 1 + min(len(chosen), PER_ROW - 1)
     rows_each = -(-len(chosen) // (columns - 1))
     rows = rows_each * len(images)
-    figure = Figure(figsize=(1.45 * columns + 1.0, 1.72 * rows), layout="constrained")
+    figure = Figure(figsize=(1.45 * columns + 1.0, 1.85 * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
     for ax in axes.flatten():
         ax.set(xticks=[], yticks=[])
@@ -68,8 +68,8 @@ def attention(
             weight = maps[index, head] / max(maps[index, head].max(), np.finfo(float).tiny)
             ax.imshow(pale, cmap="gray", vmin=0, vmax=1, extent=extent, interpolation="nearest")
             drawn = ax.imshow(weight, cmap=OVERLAY, vmin=0, vmax=1, extent=extent, interpolation="nearest")
-            ax.set_title(f"head {head + 1}, peak {maps[index, head].max():.2g}", fontsize=9)
-    figure.colorbar(drawn, ax=axes, label="weight, as a share of the map's peak", shrink=min(1.0, 3 / rows))
+            ax.set_title(f"head {head + 1}\npeak {maps[index, head].max():.2g}", fontsize=8.5)
+    figure.colorbar(drawn, ax=axes, label="weight / peak of the map", shrink=min(1.0, 3 / rows))
     return figure
 
 
@@ -79,7 +79,7 @@ def components(
     kept: Bool[np.ndarray, "b h w"],
     colours: Float[np.ndarray, "b h w 3"],
 ) -> Figure:
-    """Images, their first component, and the three components of what was kept as red, green and blue."""
+    """Images, their first component, and the first three components of the kept patches as red, green and blue."""
     columns = len(images)
     figure = Figure(figsize=(1.3 * columns + 1.6, 1.35 * 3 + 0.3), layout="constrained")
     axes = figure.subplots(3, columns, squeeze=False)
@@ -94,7 +94,7 @@ def components(
         alpha = kept[column].astype(float)
         rgba = np.concatenate([np.nan_to_num(colours[column]), alpha[..., None]], -1)
         axes[2, column].imshow(rgba, extent=extent, interpolation="nearest")
-    for row, name in zip(axes, ["image", "first\ncomponent", "three\nas colours"], strict=True):
+    for row, name in zip(axes, ["image", "first\ncomponent", "three as\nRGB"], strict=True):
         row[0].set_ylabel(name, fontsize=10)
         for ax in row:
             ax.set(xticks=[], yticks=[])
@@ -109,7 +109,7 @@ def completions_at(
     errors: Sequence[Sequence[float]],
     shares: Sequence[str],
 ) -> Figure:
-    """Originals on top, then for each share of masked patches a row of masked and a row of completed images.
+    """Original images, then a row of masked and a row of completed images for each mask ratio in ``shares``.
 
     The number below a completion is its mean squared error over the masked patches.
     """

@@ -1,4 +1,4 @@
-"""Tokens on their way through layers: as matrices, and as points in space."""
+"""Tokens at each step of a layer: as matrices, and as points in space."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,13 +10,13 @@ from crate_mae.figures import COLOURS
 from crate_mae.figures.inside import show
 
 Panel = tuple[str, np.ndarray]
-"""A name, and a matrix (d, N) or a picture (H, W, C)."""
+"""A title, and a matrix (d, N) or an image (H, W, C)."""
 
 
 def token_flow(rows: Mapping[str, Sequence[Panel]]) -> Figure:
-    """Token matrices in the order in which they arise, a row for each part of the way; pictures as they are.
+    """Token matrices in the order of computation, one row for each stage; images are shown as they are.
 
-    A matrix has its own colours, symmetric around zero, which is white.
+    Each matrix has its own colour scale, symmetric around zero, which is white.
     """
     columns = max(map(len, rows.values()))
     figure = Figure(figsize=(1.45 * columns + 0.6, 2.15 * len(rows) + 0.4), layout="constrained")
@@ -33,14 +33,16 @@ def token_flow(rows: Mapping[str, Sequence[Panel]]) -> Figure:
             ax.set_title(title, fontsize=9)
         for ax in line[len(panels) :]:
             ax.set_axis_off()
-    figure.supxlabel("columns: tokens, the class token first; rows: their d coordinates; red above zero", fontsize=9)
+    figure.supxlabel(
+        "columns: tokens, the class token first; rows: the d coordinates; red: positive, blue: negative", fontsize=9
+    )
     return figure
 
 
 def clouds(
     panels: Mapping[str, Float[np.ndarray, "3 N"]], members: np.ndarray, axes_of: Mapping[str, Float[np.ndarray, "3 K"]]
 ) -> Figure:
-    """Points in space, coloured by their subspace, with lines along the columns of ``axes_of``, panel by panel."""
+    """Points in space, coloured by subspace, with lines along the columns of ``axes_of``; one panel for each title."""
     figure = Figure(figsize=(4.1 * len(panels), 4.4), layout="constrained")
     for number, (title, points) in enumerate(panels.items(), 1):
         ax = figure.add_subplot(1, len(panels), number, projection="3d")

@@ -1,1 +1,1 @@
-"""Reports for people: the demo's, and what each layer of a model does."""
+"""HTML reports: of the demo, and of ``crate-mae inspect``."""

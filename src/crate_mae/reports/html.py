@@ -1,4 +1,4 @@
-"""One self-contained HTML file: text, tables and pictures, no outside request."""
+"""A self-contained HTML file with text, tables and figures; it loads nothing from outside."""
 
 import base64
 from collections.abc import Sequence
@@ -23,31 +23,31 @@ code { background: var(--soft); padding: .1rem .3rem; border-radius: 4px; }
 
 @dataclass
 class Report:
-    """Sections in the order in which they are added."""
+    """A page of sections, in the order in which they are added."""
 
     title: str
     lead: str
     _parts: list[str] = field(default_factory=list)
 
     def section(self, heading: str, *paragraphs: str) -> None:
-        """A heading and plain paragraphs."""
+        """Add a heading and plain paragraphs."""
         self._parts += [f"<h2>{escape(heading)}</h2>", *(f"<p>{escape(text)}</p>" for text in paragraphs)]
 
     def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """A table whose first column is text and whose others are numbers."""
+        """Add a table with text in the first column and numbers in the others."""
         cells = [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
         names = "".join(f"<th>{escape(name)}</th>" for name in head)
         body = f"<thead><tr>{names}</tr></thead><tbody>{''.join(cells)}</tbody>"
         self._parts.append(f'<div class="scroll"><table>{body}</table></div>')
 
     def picture(self, png: Path, caption: str, description: str) -> None:
-        """A picture inside the file, its caption, and a description for those who can't see it."""
+        """Embed a figure with its caption, and a description for screen readers."""
         data = base64.b64encode(png.read_bytes()).decode()
         image = f'<img alt="{escape(description)}" src="data:image/png;base64,{data}">'
         self._parts.append(f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>")
 
     def write(self, path: Path) -> Path:
-        """The whole page."""
+        """Write the page."""
         title = escape(self.title)
         page = f"""<!doctype html>
 <html lang="en">

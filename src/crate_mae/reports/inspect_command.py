@@ -1,4 +1,4 @@
-"""What ``crate-mae inspect`` does: measure, draw, write."""
+"""``crate-mae inspect``: measure, draw, write."""
 
 import json
 import math
@@ -13,17 +13,19 @@ from rich.console import Console
 
 from crate_mae.models.image_model import ImageModel
 from crate_mae.models.zoo import load
+from crate_mae.paths import checked_path
 from crate_mae.reports.inspect_measurements import Inspection, Settings, inspect
 from crate_mae.reports.inspect_page import write_report
 
 PICTURES = {"attended", "coloured", "panels"}
-"""Parts of an inspection that are images of the data set, which the JSON leaves out."""
+"""Fields of an inspection that hold images of the data set; they are not written to inspect.json."""
 
 
 def run(checkpoint: Path, settings: Settings, out: Path, device: torch.device, console: Console) -> None:
-    """Inspect a checkpoint and write report.html, its pictures and inspect.json to ``out``."""
+    """Inspect a checkpoint and write report.html, its figures and inspect.json to ``out``."""
     start = time.monotonic()
-    model = load(checkpoint).to(device)
+    out = checked_path(out, "--out")
+    model = load(checked_path(checkpoint, "the checkpoint")).to(device)
     out.mkdir(parents=True, exist_ok=True)
     found = inspect(model, settings, console)
     report = write_report(out, model, str(checkpoint), found, console)
@@ -35,14 +37,18 @@ def run(checkpoint: Path, settings: Settings, out: Path, device: torch.device, c
 
 
 def numbers(model: ImageModel, found: Inspection) -> dict[str, Any]:
-    """Every number of an inspection in plain values for JSON; null where there is none."""
+    """Every number of an inspection as plain values for JSON.
+
+    The measurements of the model's layers are at the top level, those of the untrained model under ``untrained``.
+    """
     parts = {part.name: plain(getattr(found, part.name)) for part in fields(found) if part.name not in PICTURES}
+    layers = parts.pop("layers")
     shown = [{"errors": panels.errors} for panels in found.panels]
-    return {"model": model.kind, "config": model.config.to_dict(), **parts, "shown_completions": shown}
+    return {"model": model.kind, "config": model.config.to_dict(), **layers, **parts, "shown_completions": shown}
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses, arrays and paths as dicts, lists and words; NaN and infinity as None."""
+    """Dataclasses, arrays and paths as dicts, lists and strings; NaN and infinity as None."""
     if is_dataclass(value):
         return {part.name: plain(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Everything that is to be known about a model, from one pass over some images."""
+"""All measurements of ``crate-mae inspect``, from one pass over some images."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +12,6 @@ from torch import Tensor
 from crate_mae.analysis.attention import AttentionMaps, attention_maps, penultimate
 from crate_mae.analysis.completed_images import Panels, Ratios, RatioWatch, completions_at, pictures
 from crate_mae.analysis.components import THRESHOLD, Components, components
-from crate_mae.analysis.layerwise import LayerCurves, LayerWatch
-from crate_mae.analysis.subspaces import Incoherence, incoherence
-from crate_mae.analysis.undoing import Undoing, UndoingWatch, why_not_undoing
 from crate_mae.data.loader import Samples, evaluation_batches
 from crate_mae.data.named import Split
 from crate_mae.data.open import open_dataset
@@ -24,63 +21,61 @@ from crate_mae.errors import UserError
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.image_model import ImageModel
 from crate_mae.progress import progress
+from crate_mae.reports.layer_measurements import NO_DECODER, LayerMeasurements, LayerMeter, untrained
 
 BATCH = 16
 ATTENDED, OF_A_CLASS, COMPLETED = 3, 8, 6
-NO_DECODER = "the checkpoint holds no decoder"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What to look at, and how."""
+    """What is measured, and on which images."""
 
     data: str
-    """A name, a folder or shards."""
+    """Name of a data set, a folder or shards."""
     data_root: Path | None = None
-    """Where named sets are."""
+    """Folder of the named data sets."""
     split: Split = "test"
     images: int = 256
-    """So many, drawn at random; all where there are no more."""
+    """Number of images, drawn at random; all if the split has fewer."""
     mask_ratio: float = 0.75
-    """Share of the patches masked where the decoder is measured."""
+    """Fraction of the patches that is masked for the measurements of the decoder."""
     layer: int | None = None
-    """Encoder layer of the attention maps and the components, from 1 to L; the last but one unless given."""
+    """Encoder layer of the attention maps and the components, from 1 to L; by default the one before the last."""
     threshold: float = THRESHOLD
-    """Of the components' first step, see ``components``."""
+    """Threshold that separates foreground from background, see ``components``."""
     seed: int = 0
-    """Of the choice of images and of the masks."""
+    """Seed of the choice of images, the masks and the weights of the untrained model."""
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was found. A word in place of a result is the reason why there is none."""
+    """All results; a string in place of one says why it is missing."""
 
     settings: Settings
     images: int
-    """How many were measured."""
+    """Number of images measured."""
     available: int
-    """How many the split has."""
-    encoder: LayerCurves
-    decoder: LayerCurves | str
-    encoder_subspaces: Incoherence | str
-    decoder_subspaces: Incoherence | str
-    undoing: Undoing | str
+    """Number of images in the split."""
+    layers: LayerMeasurements
+    untrained: LayerMeasurements
+    """The same for the same architecture with random weights."""
     completion: Ratios | str
     attention: AttentionMaps
     attention_authors: AttentionMaps
     attended: list[np.ndarray]
-    """The images of the attention maps."""
+    """Images of the attention maps."""
     components: Components | str
     coloured: list[np.ndarray]
-    """The images of the components."""
+    """Images of the components."""
     class_name: str | None
-    """The class of these; None where the images have no labels."""
+    """Their class; None if the images have no labels."""
     panels: list[Panels]
-    """Completions at each ratio of ``completion``; none without a decoder."""
+    """Completions at each ratio of ``completion``; empty without a decoder."""
 
 
 def inspect(model: ImageModel, settings: Settings, console: Console) -> Inspection:
-    """One pass over the images, and a second look at a few of them."""
+    """Measure a model and its untrained counterpart on the same images and masks."""
     layer = _layer(model, settings.layer)
     if settings.images < 1:
         raise UserError(f"--images is {settings.images}; choose a whole number from 1 up.")
@@ -91,22 +86,16 @@ def inspect(model: ImageModel, settings: Settings, console: Console) -> Inspecti
     chosen = order[: settings.images]
     decoder = model if isinstance(model, MaskedAutoencoder) else None
 
-    encoder_watch = LayerWatch(model.encoder)
-    decoder_watch = LayerWatch(decoder.decoder) if decoder else None
-    not_undoing = why_not_undoing(decoder) if decoder else NO_DECODER
-    undoing_watch = UndoingWatch(decoder) if decoder and not not_undoing else None
+    meter, reference = LayerMeter(model), LayerMeter(untrained(model, settings.seed))
     ratio_watch = RatioWatch(decoder, settings.seed) if decoder else None
     steps = -(-len(chosen) // BATCH)
-    with progress("looking inside", steps, console) as advance, torch.no_grad():
+    with progress("measuring", steps, console) as advance, torch.no_grad():
         for batch in evaluation_batches(_samples(model, Part(source, chosen), settings), BATCH):
             images, masks = batch.images.to(model.device), batch.masks.to(model.device)
-            embedded = model.embed(images)
-            encoder_watch.add(embedded)
-            if decoder and decoder_watch and ratio_watch:
-                decoder_watch.add(decoder.hand_over(decoder.encode(images, masks), masks))
+            meter.add(images, masks)
+            reference.add(images, masks)
+            if ratio_watch:
                 ratio_watch.add(images)
-            if undoing_watch:
-                undoing_watch.add(embedded)
             advance(f"{len(images)} images")
 
     first = _images(model, source, chosen[: max(ATTENDED, COMPLETED)], settings)
@@ -117,11 +106,8 @@ def inspect(model: ImageModel, settings: Settings, console: Console) -> Inspecti
         settings,
         len(chosen),
         len(source),
-        encoder_watch.curves(),
-        decoder_watch.curves() if decoder_watch else NO_DECODER,
-        incoherence(model.encoder),
-        incoherence(decoder.decoder) if decoder else NO_DECODER,
-        undoing_watch.undoing() if undoing_watch else str(not_undoing),
+        meter.result(),
+        reference.result(),
         ratio_watch.result() if ratio_watch else NO_DECODER,
         attention_maps(model, attended, layer),
         attention_maps(model, attended, layer, "authors"),
@@ -136,7 +122,7 @@ def inspect(model: ImageModel, settings: Settings, console: Console) -> Inspecti
 def one_class(
     source: ImageSource, chosen: Sequence[int] | np.ndarray, order: np.ndarray
 ) -> tuple[str | None, np.ndarray]:
-    """The class that most of the chosen images have, and a few images of it; any images where there are no labels."""
+    """The most frequent class of the chosen images, and a few images of it; any images if there are no labels."""
     labels = np.array([source.label(int(index)) for index in chosen])
     if source.class_names is None or None in labels:
         return None, np.asarray(chosen)[:OF_A_CLASS]
@@ -157,7 +143,7 @@ def _layer(model: ImageModel, layer: int | None) -> int:
     if layer is None:
         return penultimate(model)
     if not 1 <= layer <= depth:
-        raise UserError(f"--layer is {layer}; this encoder has the layers 1 to {depth}.")
+        raise UserError(f"--layer is {layer}; this encoder has layers 1 to {depth}.")
     return layer
 
 

@@ -44,7 +44,7 @@ def run(out: Path, seed: int, console: Console) -> None:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    # Batches of small factorisations: a second thread mostly waits, and on a busy machine both do.
+    # Batches of small factorisations: a second thread mostly waits for the first.
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -72,12 +72,12 @@ def _run(console: Console, seed: int) -> Iterator[tuple[str, tuple[Check, float]
 def _table(results: dict[str, tuple[Check, float]]) -> Table:
     table = Table("claim", "hypotheses", "measured", "bound or exact value", "holds", "seconds")
     for check, seconds in results.values():
-        within = f" +- {check.tolerance:.2g}" if check.relation == "=" and check.tolerance else ""
+        margin = f" +- {check.tolerance:.2g}" if check.relation == "=" and check.tolerance else ""
         table.add_row(
             escape(check.claim),
             escape(check.hypotheses),
             f"{check.measured:.4g}",
-            f"{check.relation} {check.expected:.4g}{within}",
+            f"{check.relation} {check.expected:.4g}{margin}",
             "[green]yes" if check.holds else "[red]no",
             f"{seconds:.1f}",
         )
@@ -89,7 +89,7 @@ def _summary(console: Console, results: dict[str, tuple[Check, float]], out: Pat
     findings = sum(not check.holds for check in checks if check.about == "paper")
     broken = [name for name, (check, _) in results.items() if check.about == "code" and not check.holds]
     papers = sum(check.about == "paper" for check in checks)
-    console.print(f"{papers - findings} of {papers} claims hold as the text states them; {findings} do not: findings.")
+    console.print(f"{papers - findings} of {papers} claims of the paper hold as stated; {findings} do not (findings).")
     if broken:
-        console.print(f"This code contradicts itself in {', '.join(broken)}: please report it.")
+        console.print(f"Checks of this code itself fail: {', '.join(broken)}. Please report it.")
     console.print(f"{out / 'theory.json'} and figures written, {seconds:.0f} s.")

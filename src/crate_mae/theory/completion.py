@@ -1,7 +1,7 @@
 """Masked completion as matrix completion: the analogy of section 2.5, with soft-impute as the classical baseline.
 
-Tokens are the columns of X (d x N); ``visible`` is True where an entry is seen. Two ways to complete: by the low rank
-of the whole matrix, and by known subspaces, one for each token.
+Tokens are the columns of X (d x N); ``visible`` is True where an entry is not masked. There are two methods: one relies
+on the low rank of the whole matrix, the other on known subspaces, one of which holds each token.
 """
 
 import torch
@@ -22,8 +22,8 @@ def soft_impute(
 
         M <- S_lambda(visible * X + (1 - visible) * M)
 
-    lambda falls geometrically from the largest singular value of what is seen, s_1, to ``shrink`` s_1, each stage
-    starting where the last one ended. What is masked in X is never read.
+    lambda falls geometrically from s_1, the largest singular value of the visible part, to ``shrink`` s_1; each stage
+    starts from the result of the previous one. The masked entries of X are never read.
     """
     _same_shape(X, visible)
     if not visible.any():
@@ -41,9 +41,9 @@ def soft_impute(
 def complete_on_subspaces(
     X: Float[Tensor, "d N"], visible: Bool[Tensor, "d N"], U: Float[Tensor, "K d p"]
 ) -> Float[Tensor, "d N"]:
-    """For each token the U_k alpha nearest to what is seen of it: what knowing the signal model (eq. 1) allows.
+    """For each token, the U_k alpha closest to its visible entries: the best that a known signal model (eq. 1) allows.
 
-    A token with nothing visible becomes zero, the mean of the model.
+    A token with no visible entry becomes zero, the mean of the model.
     """
     _same_shape(X, visible)
     columns = []
@@ -52,7 +52,7 @@ def complete_on_subspaces(
             columns.append(torch.zeros_like(token))
             continue
         basis, target = U[:, shown], token[shown].expand(len(U), -1)
-        # by pseudo-inverse: fewer visible entries than p leave alpha open, and the shortest one is taken
+        # pseudo-inverse: with fewer visible entries than p, alpha is not unique, and the one of least norm is taken
         alpha = (torch.linalg.pinv(basis) @ target[..., None])[..., 0]
         misfit = ((basis @ alpha[..., None])[..., 0] - target).square().sum(-1)
         best = int(misfit.argmin())
@@ -61,33 +61,33 @@ def complete_on_subspaces(
 
 
 def masked_error(X: Float[Tensor, "d N"], completed: Float[Tensor, "d N"], visible: Bool[Tensor, "d N"]) -> float:
-    """||completed - X|| / ||X|| over the masked entries; 1 is what filling in zeros gives."""
+    """||completed - X|| / ||X|| over the masked entries; filling in zeros gives 1."""
     hidden = ~visible
     if not hidden.any():
-        raise UserError("nothing is masked, so nothing was completed; mask some entries.")
+        raise UserError("nothing is masked, so there is nothing to complete; mask some entries.")
     if not X[hidden].any():
-        raise UserError("no masked entry differs from 0, so there is nothing to complete; mask other entries.")
+        raise UserError("every masked entry is 0, so a relative error is not defined; mask other entries.")
     return float((completed - X)[hidden].norm() / X[hidden].norm())
 
 
 def _same_shape(X: Tensor, visible: Tensor) -> None:
     if X.shape != visible.shape:
-        raise UserError(f"tokens {tuple(X.shape)} and a mask {tuple(visible.shape)}; give one shape, d x N.")
+        raise UserError(f"tokens {tuple(X.shape)} and mask {tuple(visible.shape)} differ; give both the shape d x N.")
 
 
 def _is_ratio(ratio: float) -> None:
     if not 0 <= ratio <= 1:
-        raise UserError(f"the masked ratio is {ratio}; give a number between 0 and 1.")
+        raise UserError(f"the mask ratio is {ratio}; give a number between 0 and 1.")
 
 
 def mask_entries(d: int, N: int, ratio: float, generator: torch.Generator) -> Bool[Tensor, "d N"]:
-    """Visible entries, each masked by itself with probability ``ratio``: the mask of matrix completion."""
+    """True for visible entries; each is masked independently with probability ``ratio``, as in matrix completion."""
     _is_ratio(ratio)
     return torch.rand(d, N, generator=generator, device=generator.device) >= ratio
 
 
 def mask_tokens(d: int, N: int, ratio: float, generator: torch.Generator) -> Bool[Tensor, "d N"]:
-    """Visible entries with round(ratio N) whole tokens masked: the mask of masked autoencoding."""
+    """True for visible entries; round(ratio N) whole tokens are masked, as in masked autoencoding."""
     _is_ratio(ratio)
     order = torch.rand(N, generator=generator, device=generator.device).argsort()
     return (order >= round(ratio * N)).expand(d, N).clone()

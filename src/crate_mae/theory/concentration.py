@@ -1,7 +1,7 @@
 """The lemmas and concentration propositions of the appendix, each as the constant that one random draw needs.
 
-Each inequality reads `quantity <= C x scale`, or with an additive C. A function returns the smallest C that makes it
-true for one draw; the largest over many draws, or a quantile, is the constant that simulation supports.
+Each inequality reads `quantity <= C x scale`, or has an additive C. A function returns the smallest C for which it
+holds on one draw; the maximum or a quantile over many draws is the constant that simulation supports.
 """
 
 import math
@@ -21,11 +21,11 @@ def noise_constant(setting: Setting, seen: Observation) -> float:
 
 
 def signal_constants(setting: Setting, seen: Observation) -> dict[str, float]:
-    """The constants of all statements about A_k alone, the largest over k.
+    """The constants of all statements about A_k alone: the maximum over k.
 
     ||A_k|| = 1 + C r (prop:xk_concentration_opnorm); ||A_k^T A_k - I|| = C r (prop:xktxk_concentration_opnorm);
     ||(beta^-1 I + A_k^T A_k)^-1 - c I|| = C c r and ||A_k (beta^-1 I + A_k^T A_k)^-1 - c A_k|| = C c r with
-    c = 1 / (1 + beta^-1) (lem:blockwise-pinv). All four by the singular values of A_k; r = sqrt(N / d).
+    c = 1 / (1 + beta^-1) (lem:blockwise-pinv). All four follow from the singular values of A_k; r = sqrt(N / d).
     """
     c, floor = 1 / (1 + 1 / setting.beta), 1 / setting.beta
     found: dict[str, list[float]] = {"norm": [], "gram": [], "inverse": [], "pseudo-inverse": []}
@@ -46,14 +46,14 @@ def signal_constants(setting: Setting, seen: Observation) -> dict[str, float]:
 def neumann_norms(setting: Setting, seen: Observation) -> list[float]:
     """||Xi_k D_k^-1|| for each k; below 1 the Neumann series converges   (eq:xik-defn, lem:neumann-op-norm).
 
-    Xi_k = W_k^T W_k - A_k^T A_k for W_k = U_k^T Z and D_k = beta^-1 I + A_k^T A_k, in the tokens' own order: the
-    permutation does not change the norm.
+    Xi_k = W_k^T W_k - A_k^T A_k for W_k = U_k^T Z and D_k = beta^-1 I + A_k^T A_k. The tokens stay in their own order,
+    since a permutation does not change the norm.
     """
     noisy, clean = setting.blocks(seen.tokens), setting.blocks(seen.signal)
     gram = clean.mT @ clean
     excess = noisy.mT @ noisy - gram
     scaled = gram + torch.eye(setting.N, dtype=gram.dtype, device=gram.device) / setting.beta
-    # Xi D^-1 = (D^-1 Xi)^T, both symmetric
+    # Xi D^-1 = (D^-1 Xi)^T, since Xi and D are symmetric
     return [operator_norm(torch.linalg.solve(scaled[k], excess[k])) for k in range(setting.K)]
 
 
@@ -66,7 +66,7 @@ def neumann_constant(setting: Setting, seen: Observation) -> float:
 
 def _needs_noise(setting: Setting) -> None:
     if setting.sigma == 0:
-        raise UserError("sigma is 0, and both sides of the inequality with it; give a noise level above 0.")
+        raise UserError("sigma is 0, which makes both sides of the inequality 0; give a noise level above 0.")
 
 
 def gaussian_constants(q: int, n: int, generator: torch.Generator) -> tuple[float, float]:
@@ -76,29 +76,29 @@ def gaussian_constants(q: int, n: int, generator: torch.Generator) -> tuple[floa
     """
     M: Float[Tensor, "q n"] = torch.randn(q, n, generator=generator, dtype=torch.float64, device=generator.device)
     squares = torch.linalg.eigvalsh(M.mT @ M).clamp(min=0)
-    deviation = float((squares - q).abs().max())
-    return float(squares[-1].sqrt() - math.sqrt(q)) / math.sqrt(n), deviation / math.sqrt(n * q)
+    difference = float((squares - q).abs().max())
+    return float(squares[-1].sqrt() - math.sqrt(q)) / math.sqrt(n), difference / math.sqrt(n * q)
 
 
 def binomial_constant(n: int, k: int) -> float:
-    """The smallest C with P(|B - n/k| >= C sqrt(n log n)) <= 2 / n^3 for B ~ Bin(n, 1/k), by the exact law.
+    """The smallest C with P(|B - n/k| >= C sqrt(n log n)) <= 2 / n^3 for B ~ Bin(n, 1/k), from the exact distribution.
 
-    What prop:binom_concentration needs. Hoeffding's inequality gives it with C = sqrt(3/2) for all n and k.
+    This is the constant of prop:binom_concentration. Hoeffding's inequality gives C = sqrt(3/2) for all n and k.
     """
     if n < 2 or k < 2:
-        raise UserError(f"n = {n} and k = {k}; the proposition speaks of two or more of each.")
+        raise UserError(f"n = {n} and k = {k}; the proposition needs two or more of each.")
     b = torch.arange(n + 1, dtype=torch.float64)
     total = torch.tensor(float(n), dtype=torch.float64)
     log_choose = torch.lgamma(total + 1) - torch.lgamma(b + 1) - torch.lgamma(total - b + 1)
     mass = torch.exp(log_choose + b * math.log(1 / k) + (total - b) * math.log1p(-1 / k))
     distance, order = (b - n / k).abs().sort(descending=True)
     tail = mass[order].cumsum(0)
-    # the threshold may sit just above the nearest distance at which the tail gets too heavy
+    # the threshold may lie just above the largest distance at which the tail is too heavy
     return float(distance[(tail > 2 / n**3).nonzero()[0, 0]]) / math.sqrt(n * math.log(n))
 
 
 def monte_carlo(setting: Setting, trials: int, generator: torch.Generator) -> dict[str, Float[Tensor, " trials"]]:
-    """The constant that each of the statements about Delta and A_k needs, in each of many draws."""
+    """The constant of each statement about Delta and A_k, for each of ``trials`` draws."""
     rows = []
     for _ in range(trials):
         seen = observe(setting, generator)

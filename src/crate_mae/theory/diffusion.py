@@ -1,15 +1,15 @@
 """Ito processes, their time reversals and flows; the structured processes of section 2.4; Euler and Heun.
 
 Four processes have the same marginals p(., t): the SDE, its time reversal, and the probability-flow ODE of each. With
-Psi = Sigma Sigma^T and the score s = grad log p(., t) they move by
+Psi = Sigma Sigma^T and the score s = grad log p(., t) they are
 
     dz = b(z, t) dt + Sigma(z, t) dw                                                   (eq:forward_general_diffusion)
     dz = [-b + div Psi + Psi s](z, T - t) dt + Sigma(z, T - t) dw                     (eq:backward_general_diffusion)
     dz = [b - 1/2 div Psi - 1/2 Psi s](z, t) dt                                            (eq:general_diffusion_ode)
     dz = [-b + 1/2 div Psi + 1/2 Psi s](z, T - t) dt                              (eq:backward_general_diffusion_ode)
 
-The appendix prints -b(x, t) in the last one, and for the variance-exploding case (b = 0, Psi = 2 I) a reverse drift s
-and flows +s and -s; its general formulas, which are what stands here, give 2 s, -s and +s.
+The appendix prints -b(x, t) in the last one, and, for the variance-exploding case (b = 0, Psi = 2 I), a reverse drift s
+and flows +s and -s. Its general formulas, which are implemented here, give 2 s, -s and +s.
 """
 
 import math
@@ -29,7 +29,7 @@ Field = Callable[[Tensor, float], Tensor]
 """(x, t) -> a tensor of x's shape: a drift, a score or a velocity."""
 Method = Literal["euler", "heun"]
 Callback = Callable[[float, Tensor], None]
-"""Called with (t, x) at every time of a grid, the first and the last too."""
+"""Called with (t, x) at every time of a grid, including the first and the last."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class ItoProcess:
     drift: Field
     """b(x, t), of x's shape."""
     diffusion: Callable[[Tensor, float], Tensor | float]
-    """Sigma(x, t): g(t) for g I, with x of any shape, or matrices ``(*b, m, m)`` for x of shape ``(*b, m)``."""
+    """Sigma(x, t): a number g(t), which means g I, for x of any shape; or matrices ``(*b, m, m)`` for x ``(*b, m)``."""
     horizon: float
     """T."""
 
@@ -48,9 +48,9 @@ class ItoProcess:
 
 
 def time_reversal(process: ItoProcess, score: Field) -> ItoProcess:
-    """The process whose law at t is that of ``process`` at T - t   (eq:backward_general_diffusion).
+    """The process whose distribution at t is that of ``process`` at T - t   (eq:backward_general_diffusion).
 
-    drift: ``[-b + div Psi + Psi s](x, T - t)``; diffusion: Sigma(x, T - t). ``score`` is on the process's own clock.
+    drift: ``[-b + div Psi + Psi s](x, T - t)``; diffusion: Sigma(x, T - t). ``score`` takes the time of ``process``.
     """
     horizon = process.horizon
 
@@ -61,7 +61,7 @@ def time_reversal(process: ItoProcess, score: Field) -> ItoProcess:
 
 
 def probability_flow(process: ItoProcess, score: Field) -> Field:
-    """The velocity b - 1/2 div Psi - 1/2 Psi s, whose ODE has the SDE's marginals   (eq:general_diffusion_ode)."""
+    """The velocity b - 1/2 div Psi - 1/2 Psi s; its ODE has the marginals of the SDE   (eq:general_diffusion_ode)."""
     return lambda x, t: process.drift(x, t) - 0.5 * _spread_of(process, score, x, t)
 
 
@@ -81,7 +81,7 @@ def _spread_of(process: ItoProcess, score: Field, x: Tensor, t: float) -> Tensor
 
 
 def _divergence(process: ItoProcess, x: Float[Tensor, "*b m"], t: float) -> Float[Tensor, "*b m"]:
-    # (div Psi)_i = sum_j d Psi_ij / d x_j, by derivatives of each sample's own Psi.
+    # (div Psi)_i = sum_j d Psi_ij / d x_j, with a Jacobian for each sample
     def psi(point: Tensor) -> Tensor:
         sigma = process.diffusion(point, t)
         return sigma @ sigma.mT  # type: ignore[union-attr,operator]
@@ -104,9 +104,9 @@ def variance_exploding(horizon: float) -> ItoProcess:
 
 
 def structured_score(U: Float[Tensor, "K d p"], epsilon: float, horizon: float) -> Field:
-    """-grad R^c(Z | U) / sigma_t^2 with sigma_t^2 = 2 (T - t): what the paper puts in the score's place.
+    """-grad R^c(Z | U) / sigma_t^2 with sigma_t^2 = 2 (T - t): what the paper uses in place of the score.
 
-    On the denoising clock, where t = T is the end without noise; singular there.
+    Time runs as in denoising: the noise is zero at t = T, where the expression is singular.
     """
     return lambda Z, t: -compression_rate_gradient(Z, U, epsilon) / (2 * _remaining(horizon, t))
 
@@ -114,46 +114,44 @@ def structured_score(U: Float[Tensor, "K d p"], epsilon: float, horizon: float) 
 def structured_denoising(U: Float[Tensor, "K d p"], epsilon: float, horizon: float) -> ItoProcess:
     """dZ = -1 / (T - t) grad R^c(Z | U) dt + sqrt(2) dB   (eq:compression_sde); integrate up to T - t_1 < T.
 
-    It is the variance-exploding reversal, drift 2 s, with ``structured_score`` for s. Its own reversal by
-    ``time_reversal`` with that score is sqrt(2) dB: the drift cancels.
+    This is the reversed variance-exploding process, drift 2 s, with ``structured_score`` for s. Its ``time_reversal``
+    with that score is sqrt(2) dB: the drift cancels.
     """
-    stand_in = structured_score(U, epsilon, horizon)
-    return ItoProcess(lambda Z, t: 2 * stand_in(Z, t), lambda Z, t: 2**0.5, horizon)
+    score = structured_score(U, epsilon, horizon)
+    return ItoProcess(lambda Z, t: 2 * score(Z, t), lambda Z, t: 2**0.5, horizon)
 
 
 def structured_denoising_flow(U: Float[Tensor, "K d p"], epsilon: float, horizon: float) -> Field:
-    """dZ = -1 / (2 (T - t)) grad R^c(Z | U) dt   (eq:compression_ode), the encoder's; integrate up to T - t_1 < T."""
+    """dZ = -1 / (2 (T - t)) grad R^c(Z | U) dt   (eq:compression_ode), the encoder; integrate up to T - t_1 < T."""
     return structured_score(U, epsilon, horizon)
 
 
 def structured_diffusion_flow(U: Float[Tensor, "K d p"], epsilon: float) -> Field:
-    """dY = 1 / (2 t) grad R^c(Y | U) dt   (eq:compression_ode_reverse), the decoder's; integrate from t_1 > 0."""
+    """dY = 1 / (2 t) grad R^c(Y | U) dt   (eq:compression_ode_reverse), the decoder; integrate from t_1 > 0."""
     return lambda Y, t: compression_rate_gradient(Y, U, epsilon) / (2 * _remaining(t, 0.0))
 
 
 def _remaining(late: float, early: float) -> float:
     if not late > early:
-        raise UserError(
-            "the structured processes are singular where the noise is zero; integrate on [t_1, T] with t_1 > 0."
-        )
+        raise UserError("the structured processes are singular at zero noise; integrate on [t_1, T] with t_1 > 0.")
     return late - early
 
 
 def diffusion_times(t_1: float, kappa: float, layers: int) -> Float[Tensor, " layers"]:
     """t_{l+1} = (1 + 2 kappa) t_l, l = 1 .. L, so that each Euler step of the decoder's flow has size kappa.
 
-    The last is T = (1 + 2 kappa)^{L-1} t_1; the paper prints the exponent L. Differs also in the way back: Euler on
-    T - t, the encoder's flow, makes steps of kappa / (1 + 2 kappa) on these times (see ``denoising_times``).
+    The last is T = (1 + 2 kappa)^{L-1} t_1; the paper prints the exponent L. In the other direction, an Euler step of
+    the encoder's flow on the same times has size kappa / (1 + 2 kappa), not kappa (see ``denoising_times``).
     """
     if not (0 < t_1 < math.inf and 0 < kappa < math.inf and layers >= 1 and layers == int(layers)):
         raise UserError(
-            f"t_1 = {t_1}, kappa = {kappa}, layers = {layers}; a schedule needs all of them above 0, and whole layers."
+            f"t_1 = {t_1}, kappa = {kappa}, layers = {layers}; a schedule needs numbers above 0 and whole layers."
         )
     return t_1 * (1 + 2 * kappa) ** torch.arange(layers, dtype=torch.float64)
 
 
 def denoising_times(t_1: float, kappa: float, layers: int) -> Float[Tensor, " layers"]:
-    """T - t_l for l = L .. 1: the same times on the denoising clock, from 0 up to T - t_1."""
+    """T - t_l for l = L .. 1: the same times in the direction of denoising, from 0 up to T - t_1."""
     times = diffusion_times(t_1, kappa, layers).flip(0)
     return times[0] - times
 
@@ -168,7 +166,7 @@ def integrate_ode(
     method: Method = "heun",
     callback: Callback | None = None,
 ) -> Float[Tensor, "*shape"]:
-    """dx = velocity(x, t) dt along a grid of times; Euler is of order 1, Heun (the trapezoid, explicit) of order 2."""
+    """dx = velocity(x, t) dt along a grid of times; Euler is of order 1, Heun (explicit trapezoid rule) of order 2."""
     return _march(x, times, method, callback, velocity, lambda x, t, index, h: torch.zeros_like(x))
 
 
@@ -180,15 +178,15 @@ def integrate_sde(
     method: Method = "euler",
     callback: Callback | None = None,
 ) -> Float[Tensor, "*shape"]:
-    """dz = b dt + Sigma dw along a grid of times; ``noise`` holds standard normal numbers, one x for each step.
+    """dz = b dt + Sigma dw along a grid of times; ``noise`` is standard normal, with the shape of x for each step.
 
-    Euler is Euler-Maruyama. Heun averages the drift over both ends of a step and takes Sigma at its beginning, which
-    keeps Ito's sense.
+    Euler is Euler-Maruyama. Heun averages the drift over both ends of a step and takes Sigma at its start, as the Ito
+    integral requires.
     """
     if noise.shape != (len(times) - 1, *x.shape):
         raise UserError(
-            f"noise of shape {tuple(noise.shape)} does not drive {len(times) - 1} steps of x {tuple(x.shape)}; "
-            "draw one standard normal tensor like x for each step."
+            f"noise of shape {tuple(noise.shape)} does not match {len(times) - 1} steps of x {tuple(x.shape)}; "
+            "draw a standard normal tensor of the shape of x for each step."
         )
 
     def kick(x: Tensor, t: float, index: int, h: float) -> Tensor:
@@ -212,7 +210,7 @@ def _march(
         raise UserError(f"the method is {method!r}; choose 'euler' or 'heun'.")
     grid = times.tolist()
     if not grid or not all(later > earlier for earlier, later in pairwise(grid)):
-        raise UserError("the times do not increase; integrate a reversed process on its own clock, from 0 to T.")
+        raise UserError("the times do not increase; integrate a reversed process in its own time, from 0 to T.")
     if callback:
         callback(grid[0], x)
     for index, (t, following) in enumerate(pairwise(grid)):

@@ -1,7 +1,7 @@
-"""Compression beside denoising: the two vector fields of the paper's figure, and MSSA beside the gradient.
+"""Compression compared with denoising: the two vector fields of the paper's figure, and MSSA against the gradient.
 
-The paper holds that -grad R^c(Z | U) and the score of the noisy mixture point the same way. Both are taken at the same
-tokens here, and compared token by token.
+The paper claims that -grad R^c(Z | U) and the score of the noisy mixture point in the same direction. Both are
+evaluated at the same tokens here, and compared token by token.
 """
 
 from dataclasses import dataclass
@@ -15,22 +15,22 @@ from crate_mae.theory.mixture import Draw, Mixture, score
 from crate_mae.theory.rates import compression_rate_gradient, lift, project
 
 REST = 1e-12
-"""Of a squared norm: what is left of a matrix after a projection is rounding below this share."""
+"""If a projection leaves less than this fraction of a matrix's squared norm, the remainder is rounding error."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far compression does what denoising does, as means over the tokens of a draw."""
+    """How well compression agrees with denoising, averaged over the tokens of a draw."""
 
     raw: float
     """Mean cosine between -grad R^c and the score."""
     across: float
-    """The same with the part along each token's own subspace taken out of both."""
+    """The same after removing from both fields the component within each token's own subspace."""
     selectivity: float
-    """How many times faster the step shrinks the noise across the token's subspace than the signal in it.
+    """How many times faster the step shrinks the noise orthogonal to the token's subspace than the signal in it.
 
-    A denoiser's is large, infinite where it leaves the signal alone; 1 is a uniform shrinkage of everything towards
-    zero, which denoises nothing.
+    Large for a denoiser, infinite if it does not change the signal; 1 for a uniform shrinkage of everything towards
+    zero, which removes no noise relative to the signal.
     """
 
 
@@ -40,25 +40,25 @@ def cosine(a: Float[Tensor, "*b d N"], b: Float[Tensor, "*b d N"]) -> Float[Tens
 
 
 def compression_field(Z: Float[Tensor, "*b d N"], U: Float[Tensor, "K d p"], epsilon: float) -> Float[Tensor, "*b d N"]:
-    """-grad R^c(Z | U): the direction of compression for tokens that are coded together."""
+    """-grad R^c(Z | U): the direction of compression for tokens coded together."""
     return -compression_rate_gradient(Z, U, epsilon)
 
 
 def compression_field_alone(
     Z: Float[Tensor, "*b d N"], U: Float[Tensor, "K d p"], epsilon: float
 ) -> Float[Tensor, "*b d N"]:
-    """-grad R^c of each token coded by itself, N = 1: the field that a picture of one point at a time shows."""
+    """-grad R^c of each token coded alone, N = 1: the field that a plot of one point at a time shows."""
     return -compression_rate_gradient(Z.mT.unsqueeze(-1), U, epsilon).squeeze(-1).mT
 
 
 def across(V: Float[Tensor, "d N"], U: Float[Tensor, "K d p"], memberships: Int[Tensor, " N"]) -> Float[Tensor, "d N"]:
-    """v_i - U_s U_s^T v_i with s the subspace of token i: the part of a field that leaves the subspace."""
+    """v_i - U_s U_s^T v_i with s the subspace of token i: the component of a field orthogonal to that subspace."""
     own = memberships == torch.arange(len(U), device=V.device)[:, None]
     return V - lift(project(V, U) * own[:, None, :], U)
 
 
 def agreement(mixture: Mixture, drawn: Draw, field: Float[Tensor, "d N"]) -> Agreement:
-    """Compare a compression field with the mixture's score at the same tokens; bases orthonormal."""
+    """Compare a compression field with the mixture's score at the same tokens; the bases must be orthonormal."""
     U, members = mixture.subspaces, drawn.memberships
     target = score(mixture, drawn.tokens)
     noise = across(drawn.noise, U, members)
@@ -72,7 +72,7 @@ def agreement(mixture: Mixture, drawn: Draw, field: Float[Tensor, "d N"]) -> Agr
 
 
 def mssa_field(Z: Float[Tensor, "*b d N"], U: Float[Tensor, "K d p"], epsilon: float) -> Float[Tensor, "*b d N"]:
-    """MSSA(Z | U) (eq:mssa), which stands for -grad R^c(Z | U)."""
+    """MSSA(Z | U) (eq:mssa), the paper's approximation of -grad R^c(Z | U)."""
     return mssa_tied(Z.mT, U.mT.flatten(0, 1), len(U), epsilon).mT
 
 
@@ -81,19 +81,20 @@ def step_cosines(
 ) -> tuple[Float[Tensor, "*s"], Float[Tensor, "*s"]]:
     """The cosine between a step and -grad R^c(Z | U), raw and beyond the span of {U_k U_k^T Z}.
 
-    Frobenius inner products. The second takes the projection onto the span of the K matrices S_k = U_k U_k^T Z out of
-    both: what is left is what the tokens do to each other. With G_kl = <S_k, S_l> and a_k = <S_k, A> it needs only
+    Inner products are Frobenius. "Beyond the span" means that the projection onto the span of the K matrices
+    S_k = U_k U_k^T Z is removed from both; what remains is the interaction between tokens. With G_kl = <S_k, S_l> and
+    a_k = <S_k, A> it needs only
 
         <A - P A, B - P B> = <A, B> - a^T G^+ b.
 
-    0 where one of the two is zero, or nothing of it is left. ``step`` may have leading dimensions that Z has not.
+    0 where one of the two is zero or lies in the span. ``step`` may have leading dimensions that Z does not have.
     """
     field = compression_field(Z, U, epsilon).expand_as(step)
     W, joined = project(Z, U), U.permute(1, 0, 2).flatten(1)
     stacked = W.flatten(-3, -2)
     products = (joined.mT @ joined) * (stacked @ stacked.mT)
     gram = products.unflatten(-1, W.shape[-3:-1]).unflatten(-3, W.shape[-3:-1]).sum((-3, -1))
-    # a subspace that no token touches, or two that coincide, add nothing to the span
+    # singular if all tokens are orthogonal to a subspace, or if two subspaces coincide
     inverse = torch.linalg.pinv(gram, hermitian=True)
     a, b = ((project(M, U) * W).sum((-2, -1)) for M in (step, field))
 
@@ -109,6 +110,6 @@ def step_cosines(
 
 
 def mssa_cosines(Z: Float[Tensor, "d N"], U: Float[Tensor, "K d p"], epsilon: float) -> tuple[float, float]:
-    """``step_cosines`` of MSSA(Z | U) itself."""
+    """``step_cosines`` of MSSA(Z | U)."""
     raw, beyond = step_cosines(mssa_field(Z, U, epsilon), Z, U, epsilon)
     return float(raw), float(beyond)

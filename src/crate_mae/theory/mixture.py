@@ -1,11 +1,11 @@
-"""The Gaussian codebook model: tokens drawn near one of K subspaces, and all that is known of them exactly.
+"""The Gaussian codebook model: tokens near one of K subspaces, with exact density, score and posterior.
 
 A token is z = U_s alpha + sigma w with s ~ weights, alpha ~ N(0, diag(spread_s^2)) and w ~ N(0, I), so that
 
     z ~ sum_k weights_k N(0, U_k diag(spread_k^2) U_k^T + sigma^2 I).
 
-``codebook`` is the model of the main text (model:gaussian_tokens, model:gaussian_tokens_noise), ``formal_model`` the
-appendix's mu(K, p, sigma^2), whose noise per coordinate is sigma / sqrt d. Tokens are columns.
+``codebook`` is the model of the main text (model:gaussian_tokens, model:gaussian_tokens_noise). ``formal_model`` is
+mu(K, p, sigma^2) of the appendix, with a noise level of sigma / sqrt d per coordinate. Tokens are columns.
 """
 
 import math
@@ -20,12 +20,12 @@ from crate_mae.errors import UserError
 
 @dataclass(frozen=True)
 class Mixture:
-    """A Gaussian mixture on K subspaces, seen through noise; bases need not be orthonormal."""
+    """A Gaussian mixture on K subspaces plus noise; the bases need not be orthonormal."""
 
     subspaces: Float[Tensor, "K d p"]
     """U_[K]."""
     spread: Float[Tensor, "K p"]
-    """Standard deviation of each coordinate alpha in each subspace."""
+    """Standard deviation of each coordinate of alpha in each subspace."""
     weights: Float[Tensor, " K"]
     """Probability of each subspace."""
     noise: float
@@ -33,7 +33,7 @@ class Mixture:
 
     def __post_init__(self) -> None:
         if self.subspaces.ndim != 3:
-            raise UserError(f"subspaces of shape {tuple(self.subspaces.shape)}; give K bases as (K, d, p).")
+            raise UserError(f"the subspaces have shape {tuple(self.subspaces.shape)}; give K bases as (K, d, p).")
         count, _, p = self.subspaces.shape
         if self.spread.shape != (count, p) or self.weights.shape != (count,):
             raise UserError(
@@ -43,14 +43,14 @@ class Mixture:
         if not 0 <= self.noise < math.inf:
             raise UserError(f"the noise level is {self.noise}; a standard deviation is 0 or more, and finite.")
         if (self.weights < 0).any() or not math.isclose(float(self.weights.sum()), 1.0, rel_tol=1e-5):
-            raise UserError("the weights are no probabilities; give K numbers of 0 or more that sum to 1.")
+            raise UserError("the weights are not probabilities; give K numbers of 0 or more that sum to 1.")
         if not (self.spread >= 0).all():
-            raise UserError("a spread is negative or no number; a standard deviation is 0 or more.")
+            raise UserError("a spread is negative or NaN; a standard deviation is 0 or more.")
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Tokens with what they were made of: tokens = signal + noise."""
+    """Tokens and their parts: tokens = signal + noise."""
 
     tokens: Float[Tensor, "*b d N"]
     signal: Float[Tensor, "*b d N"]
@@ -67,8 +67,8 @@ def codebook(
 ) -> Mixture:
     """z_i = U_{s_i} alpha_i + sigma w_i   (model:gaussian_tokens; model:gaussian_tokens_noise where sigma > 0).
 
-    The paper leaves the law of s_i and the covariance of the zero-mean alpha_i open; without ``weights`` and
-    ``spread`` they are uniform and I.
+    The paper does not fix the distribution of s_i or the covariance of the zero-mean alpha_i. The defaults of
+    ``weights`` and ``spread`` are uniform and I.
     """
     count, p = U.shape[0], U.shape[-1]
     spread = U.new_ones(count, p) if spread is None else spread
@@ -79,7 +79,7 @@ def codebook(
 def formal_model(U: Float[Tensor, "K d p"], sigma: float) -> Mixture:
     """mu(K, p, sigma^2): alpha_i ~ N(0, I / p), noise ~ N(0, sigma^2 / d I), uniform s_i (eq:signal-model-vector-form).
 
-    The paper asks for orthonormal bases with pairwise orthogonal ranges; ``orthogonal_bases`` draws such.
+    The paper requires orthonormal bases with pairwise orthogonal ranges; ``orthogonal_bases`` draws them.
     """
     count, d, p = U.shape[0], U.shape[-2], U.shape[-1]
     return codebook(U, sigma / math.sqrt(d), U.new_full((count, p), p**-0.5))
@@ -93,18 +93,18 @@ def orthogonal_bases(
         raise UserError(f"{count} orthogonal subspaces of dimension {p} need {count * p} dimensions, not {d}.")
     gaussian = torch.randn(d, count * p, generator=generator, dtype=dtype, device=generator.device)
     q, r = torch.linalg.qr(gaussian)
-    q = q * r.diagonal().sign()  # else QR's own signs, not a uniformly random rotation
+    q = q * r.diagonal().sign()  # without this, the signs that QR chooses make the rotation non-uniform
     return q.T.reshape(count, p, d).mT.contiguous()
 
 
 def sample(mixture: Mixture, shape: tuple[int, ...], generator: torch.Generator) -> Draw:
-    """N tokens for each batch entry, shape = (*b, N), with their memberships and their signal (X_natural) and noise."""
+    """Draw N tokens for each batch entry, shape = (*b, N), with memberships, signal (X_natural) and noise."""
     U = mixture.subspaces
     count, d, p = U.shape
     if not shape:
-        raise UserError("no number of tokens; give the shape (*b, N), as in (N,).")
+        raise UserError("the shape is empty; give (*b, N), for example (N,).")
     flat = math.prod(shape)
-    # multinomial refuses to draw nothing
+    # multinomial can't draw zero samples
     members = torch.multinomial(mixture.weights, max(flat, 1), replacement=True, generator=generator)[:flat]
     alpha = torch.randn(flat, p, generator=generator, dtype=U.dtype, device=U.device) * mixture.spread[members]
     coordinates = U.new_zeros(flat, count, p)
@@ -119,12 +119,12 @@ def sample(mixture: Mixture, shape: tuple[int, ...], generator: torch.Generator)
 
 
 def log_density(mixture: Mixture, Z: Float[Tensor, "*b d N"]) -> Float[Tensor, "*b N"]:
-    """log p_sigma(z_i) = log sum_k weights_k N(z_i; 0, Sigma_k), per token (of model:gaussian_tokens_noise)."""
+    """log p_sigma(z_i) = log sum_k weights_k N(z_i; 0, Sigma_k) for each token (model:gaussian_tokens_noise)."""
     return _joint(mixture, Z).logsumexp(-2)
 
 
 def posterior(mixture: Mixture, Z: Float[Tensor, "*b d N"]) -> Float[Tensor, "*b K N"]:
-    """P(s_i = k | z_i): how likely each subspace is, given the noisy token."""
+    """P(s_i = k | z_i): the probability of each subspace given the noisy token."""
     return _joint(mixture, Z).softmax(-2)
 
 
@@ -141,7 +141,7 @@ def score(mixture: Mixture, Z: Float[Tensor, "*b d N"]) -> Float[Tensor, "*b d N
 def denoise(mixture: Mixture, Z: Float[Tensor, "*b d N"]) -> Float[Tensor, "*b d N"]:
     """E[U_s alpha | z] = z + sigma^2 grad log p_sigma(z)   (Tweedie's formula of the diffusion overview, 2t = sigma^2).
 
-    As sigma -> 0 it goes to ``project_to_nearest``, and at sigma = 0 it is that.
+    It tends to ``project_to_nearest`` as sigma -> 0, and equals it at sigma = 0.
     """
     if mixture.noise == 0:
         reached = mixture.subspaces * mixture.spread[:, None, :]
@@ -150,7 +150,7 @@ def denoise(mixture: Mixture, Z: Float[Tensor, "*b d N"]) -> Float[Tensor, "*b d
 
 
 def project_to_nearest(U: Float[Tensor, "K d p"], Z: Float[Tensor, "*b d N"]) -> Float[Tensor, "*b d N"]:
-    """argmin over the union of the subspaces' ranges of |z_i - x|: the denoiser's limit as sigma goes to 0."""
+    """argmin of |z_i - x| over x in the union of the subspaces: the limit of the denoiser as sigma -> 0."""
     _same_dimension(U, Z)
     shadows = _orthogonal_projections(U) @ Z.unsqueeze(-3)
     nearest = (Z.unsqueeze(-3) - shadows).square().sum(-2).argmin(-2)
@@ -161,7 +161,7 @@ def project_to_nearest(U: Float[Tensor, "K d p"], Z: Float[Tensor, "*b d N"]) ->
 def _same_dimension(U: Tensor, Z: Tensor) -> None:
     if Z.ndim < 2 or Z.shape[-2] != U.shape[-2]:
         raise UserError(
-            f"tokens {tuple(Z.shape)} do not meet bases of dimension {U.shape[-2]}; give tokens (*b, d, N)."
+            f"tokens {tuple(Z.shape)} do not match bases of dimension {U.shape[-2]}; give tokens (*b, d, N)."
         )
 
 
@@ -173,10 +173,10 @@ def _orthogonal_projections(U: Float[Tensor, "K d p"]) -> Float[Tensor, "K d d"]
 
 
 def _axes(mixture: Mixture) -> tuple[Float[Tensor, "K d r"], Float[Tensor, "K r"]]:
-    # Sigma_k = axes diag(variances) axes^T + noise^2 I with orthonormal axes. Splitting z into its part inside the
-    # axes and the rest keeps full accuracy at small noise, where Woodbury's difference would cancel.
+    # Sigma_k = axes diag(variances) axes^T + noise^2 I with orthonormal axes. Splitting z into its component along
+    # the axes and the rest keeps full accuracy at small noise, where the Woodbury formula suffers from cancellation.
     if mixture.noise == 0:
-        raise UserError("tokens on subspaces have no density in R^d; give a noise level above 0.")
+        raise UserError("tokens without noise have no density in R^d; give a noise level above 0.")
     left, singular, _ = torch.linalg.svd(mixture.subspaces * mixture.spread[:, None, :], full_matrices=False)
     return left, singular.square()
 

@@ -4,8 +4,8 @@ Tokens are columns, as in the paper. Every rate is 1/2 logdet(I + c M^T M) of so
 
     logdet(I + c M^T M) = logdet(I + c M M^T),   M (c^-1 I + M^T M)^-1 = (c^-1 I + M M^T)^-1 M,
 
-so one Cholesky factor of the smaller side gives both the value and the gradient. Where c M^T M is so large that
-rounding would touch the I, a QR factorisation of M beside I takes its place: slower, but it never squares M.
+so one Cholesky factor of the smaller side gives both the value and the gradient. Where c M^T M is so large that I is
+lost to rounding, a QR factorisation of M stacked on I is used instead: slower, but it never squares M.
 """
 
 import math
@@ -23,8 +23,8 @@ from crate_mae.errors import UserError
 def coding_rate(Z: Float[Tensor, "*b d N"], epsilon: float, unit_norm: bool = False) -> Float[Tensor, "*b"]:
     """R(Z) = 1/2 logdet(I + alpha Z^T Z),   alpha = d / (N eps^2)   (eq:r_def).
 
-    Nats that encode the tokens Z up to precision eps. Differs from the paper by ``unit_norm``, which first scales each
-    token to norm 1 (zero tokens stay zero).
+    The number of nats that encode the tokens Z up to precision eps. Differs from the paper by ``unit_norm``, which
+    first scales each token to norm 1 (zero tokens stay zero).
     """
     return _half_logdet(_scaled(Z, unit_norm), _precision(Z, epsilon))
 
@@ -32,10 +32,10 @@ def coding_rate(Z: Float[Tensor, "*b d N"], epsilon: float, unit_norm: bool = Fa
 def projected_compression_rate(
     W: Float[Tensor, "*b K p N"], epsilon: float, unit_norm: bool = False
 ) -> Float[Tensor, "*b"]:
-    """R^c = 1/2 sum_k logdet(I + beta W_k^T W_k),   beta = p / (N eps^2),   of W_k = U_k^T Z at hand   (eq:rc_def).
+    """R^c = 1/2 sum_k logdet(I + beta W_k^T W_k),   beta = p / (N eps^2),   given W_k = U_k^T Z   (eq:rc_def).
 
-    Differs from the paper by ``unit_norm``, which first scales each projected token, the columns of each W_k, to
-    norm 1: what the authors' script for the layer-wise figure does.
+    Differs from the paper by ``unit_norm``, which first scales each projected token (a column of a W_k) to norm 1,
+    as the authors' script for the layer-wise figure does.
     """
     return _half_logdet(_scaled(W, unit_norm), _precision(W, epsilon)).sum(-1)
 
@@ -66,10 +66,10 @@ def sparse_rate_reduction(
     norm: Literal["l0", "l1"] = "l0",
     unit_norm: bool = False,
 ) -> Float[Tensor, "*b"]:
-    """Delta R(Z | U_[K]) - lambda ||Z||_0, the objective that the representation maximises   (eq:sparse_rr).
+    """Delta R(Z | U_[K]) - lambda ||Z||_0, the objective to be maximised   (eq:sparse_rr).
 
-    ``norm="l1"`` has lambda ||Z||_1 instead, what ISTA steps on. Both norms are sums over the entries of Z; with
-    ``unit_norm``, of the scaled Z.
+    ``norm="l1"`` uses lambda ||Z||_1 instead, the penalty that ISTA minimises. Both norms sum over the entries of Z,
+    or of the scaled Z with ``unit_norm``.
     """
     if norm not in ("l0", "l1"):
         raise UserError(f"the norm is {norm!r}; choose 'l0' or 'l1'.")
@@ -84,7 +84,7 @@ def sparse_rate_reduction(
 def coding_rate_gradient(
     Z: Float[Tensor, "*b d N"], epsilon: float, unit_norm: bool = False
 ) -> Float[Tensor, "*b d N"]:
-    """grad R(Z) = Z (alpha^-1 I + Z^T Z)^-1,   alpha = d / (N eps^2)   (of eq:r_def; the paper leaves it out)."""
+    """grad R(Z) = Z (alpha^-1 I + Z^T Z)^-1,   alpha = d / (N eps^2)   (gradient of eq:r_def; not in the paper)."""
     _, gradient = _value_and_gradient(_scaled(Z, unit_norm), _precision(Z, epsilon))
     return _through_scaling(gradient, Z) if unit_norm else gradient
 
@@ -92,9 +92,9 @@ def coding_rate_gradient(
 def projected_compression_rate_and_gradient(
     W: Float[Tensor, "*b K p N"], epsilon: float, unit_norm: bool = False
 ) -> tuple[Float[Tensor, "*b"], Float[Tensor, "*b K p N"]]:
-    """R^c given W_k = U_k^T Z, and W_k (beta^-1 I + W_k^T W_k)^-1, its gradient in each W_k, from one factor.
+    """R^c given W_k = U_k^T Z, and its gradient W_k (beta^-1 I + W_k^T W_k)^-1 in each W_k, from one factorisation.
 
-    The gradient in Z is sum_k U_k times it   (eq:deltar-gradient).
+    ``lift`` turns it into the gradient in Z   (eq:deltar-gradient).
     """
     value, gradient = _value_and_gradient(_scaled(W, unit_norm), _precision(W, epsilon))
     return value.sum(-1), _through_scaling(gradient, W) if unit_norm else gradient
@@ -116,7 +116,7 @@ def rate_reduction_gradient(
     return coding_rate_gradient(Z, epsilon, unit_norm) - compression_rate_gradient(Z, U, epsilon, unit_norm)
 
 
-# --- between tokens and their coordinates ---------------------------------------------------------------------------
+# --- projection onto the subspaces ----------------------------------------------------------------------------------
 
 
 def project(Z: Float[Tensor, "*b d N"], U: Float[Tensor, "K d p"]) -> Float[Tensor, "*b K p N"]:
@@ -124,7 +124,7 @@ def project(Z: Float[Tensor, "*b d N"], U: Float[Tensor, "K d p"]) -> Float[Tens
     if U.ndim != 3 or Z.ndim < 2:
         raise UserError(f"tokens {tuple(Z.shape)} and bases {tuple(U.shape)}; give tokens (*b, d, N), bases (K, d, p).")
     if Z.shape[-2] != U.shape[-2]:
-        raise UserError(f"tokens of dimension {Z.shape[-2]} do not meet bases of dimension {U.shape[-2]}; both are d.")
+        raise UserError(f"tokens of dimension {Z.shape[-2]} do not match bases of dimension {U.shape[-2]}; both are d.")
     return (U.transpose(1, 2).flatten(0, 1) @ Z).unflatten(-2, (U.shape[0], U.shape[2]))
 
 
@@ -133,15 +133,15 @@ def lift(W: Float[Tensor, "*b K p N"], U: Float[Tensor, "K d p"]) -> Float[Tenso
     return U.permute(1, 0, 2).flatten(1) @ W.flatten(-3, -2)
 
 
-# --- the one computation --------------------------------------------------------------------------------------------
+# --- logdet and its gradient ----------------------------------------------------------------------------------------
 
 
 def _precision(M: Tensor, epsilon: float) -> float:
     # rows / (columns eps^2): alpha for Z, beta for W.
     if M.ndim < 2 or 0 in M.shape[-2:]:
-        raise UserError(f"tokens of shape {tuple(M.shape[-2:])} have nothing to encode; give at least one token.")
+        raise UserError(f"tokens of shape {tuple(M.shape[-2:])} are empty; give at least one token.")
     if not (epsilon > 0 and epsilon**2 > 0 and math.isfinite(M.shape[-2] / epsilon**2)):
-        raise UserError(f"epsilon is {epsilon}; the precision of a code is a number above 0, and so is its square.")
+        raise UserError(f"epsilon is {epsilon}; the precision of a code and its square must be above 0.")
     return M.shape[-2] / (M.shape[-1] * epsilon**2)
 
 
@@ -155,7 +155,7 @@ def _lengths(M: Float[Tensor, "*b r c"]) -> Float[Tensor, "*b 1 c"]:
 
 
 def _through_scaling(gradient: Float[Tensor, "*b r c"], M: Float[Tensor, "*b r c"]) -> Float[Tensor, "*b r c"]:
-    # The chain rule of m -> m / |m|. At a zero token it has no derivative; what stays in place gets 0.
+    # The chain rule for m -> m / |m|. It has no derivative at a zero token, which gets the gradient 0.
     lengths = _lengths(M)
     unit = M / lengths
     tangent = (gradient - unit * (unit * gradient).sum(-2, keepdim=True)) / lengths
@@ -181,10 +181,10 @@ def _value_and_gradient(
 def _value_and_factor(
     M: Float[Tensor, "*b r c"], scale: float
 ) -> tuple[Float[Tensor, "*b"], Float[Tensor, "*b s s"] | None]:
-    # L L^T = I + scale * Gram on the smaller side; no L where rounding of the Gram matrix would touch the I.
+    # L L^T = I + scale * Gram on the smaller side; None in place of L where I would be lost to rounding.
     gram = scale * (M @ M.mT if M.shape[-2] <= M.shape[-1] else M.mT @ M)
     factor, failed = torch.linalg.cholesky_ex(gram + torch.eye(gram.shape[-1], dtype=M.dtype, device=M.device))
-    # L_ii^2 - 1, without the 1 that would swallow it where epsilon is large
+    # L_ii^2 - 1, computed without forming L_ii^2, which rounds to 1 where epsilon is large
     below = factor.tril(-1)
     excess = gram.diagonal(dim1=-2, dim2=-1) - torch.linalg.vecdot(below, below)
     value = 0.5 * torch.log1p(excess).sum(-1)
@@ -195,7 +195,7 @@ def _value_and_factor(
         if not failed.any() and (lost <= allowed).all():
             return value, factor
     if not M.isfinite().all():
-        raise UserError("the tokens hold NaN or infinity; look for what made them.")
+        raise UserError("the tokens contain NaN or infinity; check how they were computed.")
     return value, None
 
 
@@ -213,8 +213,8 @@ def _by_qr(M: Float[Tensor, "*b r c"], scale: float) -> tuple[Float[Tensor, "*b"
 
 def _inverse_of_triangle(L: Float[Tensor, "*b s s"]) -> Float[Tensor, "*b s s"]:
     # [[A, 0], [B, C]]^-1 = [[A^-1, 0], [-C^-1 B A^-1, C^-1]]: batched products, which run in parallel over the batch.
-    # LAPACK's own inverses and solves go through a batch one by one and split each small matrix between threads, which
-    # on a busy machine takes a hundred times as long.
+    # LAPACK's inverses and solves process a batch one matrix at a time and split each small matrix between threads,
+    # which takes a hundred times as long on a busy machine.
     size = L.shape[-1]
     if size <= 16:
         identity = torch.eye(size, dtype=L.dtype, device=L.device)

@@ -1,8 +1,8 @@
 """The main theorem (lem:inverse-term): what one gradient step on R^c does to noisy tokens near orthogonal subspaces.
 
-Everything is measured in the coordinates in which U_k holds the axes k p .. (k + 1) p of R^d. Nothing is lost by it:
-the model and the theorem do not change under rotations, and d may be so large that d x p bases would not fit. Where
-even d x N does not fit, ``observe_condensed`` draws what a rotation within each subspace leaves of it.
+Everything is computed in coordinates where U_k holds the axes k p .. (k + 1) p of R^d. This loses no generality, since
+the model and the theorem are invariant under rotations, and it allows d so large that d x p bases would not fit into
+memory. Where even d x N does not fit, ``observe_condensed`` draws the tokens up to a rotation within each subspace.
 """
 
 import math
@@ -19,7 +19,7 @@ from crate_mae.theory.rates import coding_rate_gradient, projected_compression_r
 
 @dataclass(frozen=True)
 class Setting:
-    """The sizes and scales that the theorem speaks of."""
+    """The sizes and scales of the theorem."""
 
     d: int
     N: int
@@ -30,7 +30,7 @@ class Setting:
     epsilon: float
     """Precision of the code."""
     step: float | None = None
-    """Step size eta; 1 / beta, the choice of the remark, where left out."""
+    """Step size eta; the default is 1 / beta, as in the remark."""
 
     def __post_init__(self) -> None:
         if self.N < 1:
@@ -53,7 +53,7 @@ class Setting:
 
     @property
     def root(self) -> float:
-        """sqrt(N / d), the scale on which A_k^T A_k differs from I."""
+        """sqrt(N / d), the order of the difference between A_k^T A_k and I."""
         return math.sqrt(self.N / self.d)
 
     def blocks(self, M: Float[Tensor, "d N"]) -> Float[Tensor, "K p N"]:
@@ -94,16 +94,16 @@ def observe(setting: Setting, generator: torch.Generator) -> Observation:
 
 
 def observe_condensed(setting: Setting, generator: torch.Generator) -> tuple[Setting, Observation]:
-    """Draw tokens in so many dimensions that only their inner products fit: exact in law, 2 N rows per subspace.
+    """Draw tokens for very large d with only 2 N rows per subspace; their inner products have the exact distribution.
 
-    In each subspace the coordinates of signal and noise are a p x 2 N standard normal matrix G, columns scaled, and the
-    theorem is indifferent to rotations of it. So G may be its triangular factor: independent N(0, 1) above the
-    diagonal, and chi with p, p - 1, .. degrees of freedom on it (Bartlett). The setting that comes with it has the same
-    beta, eta, sigma, K and N, and the condensed sizes; needs K p = d and p >= 2 N.
+    In each subspace the coordinates of signal and noise are a p x 2 N standard normal matrix G with scaled columns, and
+    the theorem is invariant under rotations of G. So G may be replaced by its triangular factor: independent N(0, 1)
+    above the diagonal, and chi variables with p, p - 1, .. degrees of freedom on it (Bartlett). The setting returned
+    has the same beta, eta, sigma, K and N, and the condensed sizes. Needs K p = d and p >= 2 N.
     """
     s, rows = setting, 2 * setting.N
     if s.K * s.p != s.d or s.p < rows:
-        raise UserError("condensing needs K p = d and p >= 2 N; use observe for smaller settings.")
+        raise UserError("condensing needs K p = d and p >= 2 N; use observe for other settings.")
     condensed = replace(s, d=s.K * rows, p=rows, epsilon=math.sqrt(rows / (s.N * s.beta)), step=s.eta)
     device = generator.device
     factor = torch.randn(s.K, rows, rows, generator=generator, dtype=torch.float64, device=device).triu(1)
@@ -127,7 +127,7 @@ def compression_step(setting: Setting, Z: Float[Tensor, "d N"]) -> Float[Tensor,
 
 
 def rate_reduction_step(setting: Setting, Z: Float[Tensor, "d N"]) -> Float[Tensor, "d N"]:
-    """Z + eta grad Delta R(Z | U_[K]): the step that the remark after the theorem says shrinks nothing."""
+    """Z + eta grad Delta R(Z | U_[K]): the step that shrinks nothing, according to the remark after the theorem."""
     return compression_step(setting, Z) + setting.eta * coding_rate_gradient(Z, setting.epsilon)
 
 
@@ -135,8 +135,8 @@ def apply_projection(setting: Setting, seen: Observation) -> Float[Tensor, "d N"
     """P_{U_[K]}(Delta Pi^*) Pi, block by block   (eq:proj-defn-1, eq:proj-defn-2).
 
     P_k = sum_{k' != k} U_k' (I - A_k' (beta^-1 I + A_k'^T A_k')^-1 A_k'^T) U_k'^T acts on the noise of the tokens of
-    subspace k. With U_k'^T X in place of A_k', which only adds zero columns, all k' act on all tokens at once, and a
-    token's own subspace is left out afterwards.
+    subspace k. Replacing A_k' by U_k'^T X only adds zero columns and lets all k' act on all tokens at once; the
+    contribution of a token's own subspace is dropped at the end.
     """
     signal, noise = setting.blocks(seen.signal), setting.blocks(seen.noise)
     _, inverse = projected_compression_rate_and_gradient(signal, setting.epsilon)  # A (beta^-1 I + A^T A)^-1
@@ -152,15 +152,15 @@ def predicted_step(setting: Setting, seen: Observation) -> Float[Tensor, "d N"]:
 
 
 def shrinkage(setting: Setting) -> float:
-    """(1 + 1/beta - eta) / (1 + 1/beta): what a step on R^c leaves of the signal   (lem:inverse-term)."""
+    """(1 + 1/beta - eta) / (1 + 1/beta): the factor by which a step on R^c scales the signal   (lem:inverse-term)."""
     return 1 - setting.eta / (1 + 1 / setting.beta)
 
 
 def rate_reduction_growth(setting: Setting) -> float:
-    """1 + eta [1 / (1 + 1/(K beta)) - 1 / (1 + 1/beta)]: what a step on Delta R makes of the signal.
+    """1 + eta [1 / (1 + 1/(K beta)) - 1 / (1 + 1/beta)]: the factor by which a step on Delta R scales the signal.
 
-    The paper says there is none. It follows as ``shrinkage`` does, from grad R = Z (alpha^-1 I + Z^T Z)^-1 with
-    alpha = d / (N eps^2) = K beta and Z^T Z near I: a growth, of order eta / beta where beta is large.
+    The paper claims a factor of 1. This one is derived like ``shrinkage``, from grad R = Z (alpha^-1 I + Z^T Z)^-1 with
+    alpha = d / (N eps^2) = K beta and Z^T Z near I. It is a growth, of order eta / beta where beta is large.
     """
     s = setting
     return 1 + s.eta * (1 / (1 + 1 / (s.d / s.p * s.beta)) - 1 / (1 + 1 / s.beta))
@@ -177,25 +177,25 @@ def bound(setting: Setting) -> float:
 
 
 def simplified_bound(setting: Setting) -> float:
-    """K^{3/2} sigma^2 + sigma^2 d / (N eps^2) + N K^2 / d (sigma + r) eps^2: the remark's, for eta = 1 / beta."""
+    """K^{3/2} sigma^2 + sigma^2 d / (N eps^2) + N K^2 / d (sigma + r) eps^2: the remark's bound, eta = 1 / beta."""
     s = setting
     middle = s.sigma**2 * s.d / (s.N * s.epsilon**2)
     return s.K**1.5 * s.sigma**2 + middle + s.N * s.K**2 / s.d * (s.sigma + s.root) * s.epsilon**2
 
 
 def optimal_epsilon(setting: Setting) -> float:
-    """eps^2 = sigma d / (N K sqrt(sigma + sqrt(N / d))), which minimises ``simplified_bound`` (the remark)."""
+    """eps^2 = sigma d / (N K sqrt(sigma + sqrt(N / d))), which minimises ``simplified_bound`` (remark)."""
     s = setting
     return math.sqrt(s.sigma * s.d / (s.N * s.K * math.sqrt(s.sigma + s.root)))
 
 
 def asymptotic_bound(K: int, sigma: float) -> float:
-    """K sigma^{3/2} (1 + sqrt(K sigma)): the remark's guarantee at the optimal epsilon where sqrt(N / d) << sigma."""
+    """K sigma^{3/2} (1 + sqrt(K sigma)): the remark's bound at the optimal epsilon if sqrt(N / d) << sigma."""
     return K * sigma**1.5 * (1 + math.sqrt(K * sigma))
 
 
 def at_optimum(setting: Setting) -> Setting:
-    """The setting with the remark's epsilon, and its step eta = 1 / beta."""
+    """The setting with the remark's epsilon and step eta = 1 / beta."""
     return replace(setting, epsilon=optimal_epsilon(setting), step=None)
 
 
@@ -204,10 +204,10 @@ def at_optimum(setting: Setting) -> Setting:
 
 @dataclass(frozen=True)
 class Constants:
-    """The universal constants in the hypotheses; 1 where nothing is known of them."""
+    """The universal constants in the hypotheses; 1 where nothing is known about them."""
 
     binomial: float = 1.0
-    """C_1 of prop:binom_concentration. Hoeffding's inequality gives sqrt(3/2), and at k = 2 nothing smaller will do."""
+    """C_1 of prop:binom_concentration. Hoeffding's inequality gives sqrt(3/2), which k = 2 needs for large n."""
     covariance: float = 1.0
     """C_3 of prop:gaussian_covariance_concentration_opnorm."""
     gram: float = 1.0
@@ -219,7 +219,7 @@ class Constants:
 def hypotheses(setting: Setting, constants: Constants | None = None) -> dict[str, bool]:
     """Each hypothesis of ass:parameter_config and lem:inverse-term, and whether it holds for these constants.
 
-    Orthogonality of the bases is built in; the third relation is left false for a single token, where log N = 0.
+    The bases are orthogonal by construction. The relation with log N is false for a single token, where log N = 0.
     """
     s, c = setting, constants or Constants()
     return {
@@ -252,27 +252,27 @@ class Measurement:
     residual: float
     """||Z^+ - predicted form||, operator norm."""
     bound: float
-    """The bound's expression with its constant taken as 1."""
+    """The bound with its constant set to 1."""
     ratio: float
     """residual / bound: the constant that this draw needs."""
     noise_norm: float
     """||Delta||."""
     relative: float
-    """residual / ||Delta||: below 1 the predicted form says more than 'the noise is of this size'."""
+    """residual / ||Delta||; above 1 the predicted form says nothing beyond the size of the noise."""
     signal_factor: float
     """<Z^+, X> / <X, X> after a step on R^c."""
     rate_reduction_factor: float
     """<Z + eta grad Delta R, X> / <X, X>."""
     hypotheses: dict[str, bool]
-    """Each hypothesis and whether it holds, all constants taken as 1."""
+    """Each hypothesis and whether it holds with all constants set to 1."""
     stepped: Float[Tensor, "d N"] = field(compare=False, repr=False)
     """Z^+, the exact step."""
     predicted: Float[Tensor, "d N"] = field(compare=False, repr=False)
-    """The form that the theorem predicts for it."""
+    """Z^+ as predicted by the theorem."""
 
 
 def measure(setting: Setting, generator: torch.Generator) -> Measurement:
-    """Draw tokens and measure every quantity of the theorem on them."""
+    """Draw tokens and measure every quantity of the theorem."""
     seen = observe(setting, generator)
     Z, X = seen.tokens, seen.signal
     stepped, predicted = compression_step(setting, Z), predicted_step(setting, seen)
@@ -299,12 +299,12 @@ def residual_norm(setting: Setting, seen: Observation) -> float:
 
 
 def operator_norm(M: Float[Tensor, "r c"]) -> float:
-    """The largest singular value, by the smaller Gram matrix: its square root halves no digit that matters here."""
+    """The largest singular value, from the smaller Gram matrix; the largest one loses no accuracy by squaring."""
     gram = M @ M.mT if M.shape[0] <= M.shape[1] else M.mT @ M
     return float(torch.linalg.eigvalsh(gram)[-1].clamp(min=0).sqrt())
 
 
 def log_slope(x: Float[Tensor, " n"], y: Float[Tensor, " n"]) -> float:
-    """The slope of log y against log x by least squares."""
+    """The least-squares slope of log y against log x."""
     x, y = x.log() - x.log().mean(), y.log() - y.log().mean()
     return float((x * y).sum() / x.square().sum())

@@ -1,6 +1,6 @@
-"""Are two sets of points drawn from one law? A test on moments and one on a kernel distance, both by permutation.
+"""Permutation tests of whether two samples have the same distribution: by moments, and by a kernel distance.
 
-Points are rows here: n samples of m numbers each.
+Samples are rows here: n points of m numbers each.
 """
 
 from dataclasses import dataclass
@@ -14,23 +14,23 @@ from crate_mae.errors import UserError
 
 @dataclass(frozen=True)
 class TwoSample:
-    """A distance between two samples and how often chance alone makes one as large."""
+    """A distance between two samples, and the probability of one at least as large under the null hypothesis."""
 
     distance: float
     p_value: float
     null_median: float
-    """The median distance between random halves of the pooled points: what 'no difference' looks like."""
+    """The median distance between random halves of the pooled points: its typical value if there is no difference."""
 
 
 def moment_test(
     x: Float[Tensor, "n m"], y: Float[Tensor, "n m"], generator: torch.Generator, permutations: int = 400
 ) -> TwoSample:
-    """The largest standardised difference among all means and second moments of x and y."""
+    """The largest standardised difference between the means and second moments of x and y."""
     rows, columns = torch.triu_indices(x.shape[1], x.shape[1])
     pooled = torch.cat([x, y])
     features = torch.cat([pooled, pooled[:, rows] * pooled[:, columns]], 1)
-    deviations = features.std(0)
-    features = (features - features.mean(0)) / torch.where(deviations > 0, deviations, 1.0)
+    std = features.std(0)
+    features = (features - features.mean(0)) / torch.where(std > 0, std, 1.0)
     signs = _signs(x, y, permutations, generator)
     statistics = (signs.T @ features).abs().amax(1) * (len(x) / 2) ** 0.5
     return _verdict(statistics)
@@ -39,7 +39,7 @@ def moment_test(
 def kernel_test(
     x: Float[Tensor, "n m"], y: Float[Tensor, "n m"], generator: torch.Generator, permutations: int = 400
 ) -> TwoSample:
-    """Maximum mean discrepancy with a Gaussian kernel as wide as the median distance; the squared, biased form."""
+    """Squared maximum mean discrepancy (biased estimate), Gaussian kernel of the median distance as its width."""
     pooled = torch.cat([x, y])
     squares = torch.cdist(pooled, pooled).square()
     apart = squares[squares > 0]
@@ -49,10 +49,10 @@ def kernel_test(
 
 
 def _signs(x: Tensor, y: Tensor, permutations: int, generator: torch.Generator) -> Float[Tensor, "both cases"]:
-    # Column 0 is the true labels: +1/n for x, -1/n for y. The others shuffle them.
+    # Column 0 holds the true labels, +1/n for x and -1/n for y; the other columns are permutations of it.
     if x.shape != y.shape or len(x) < 2:
         raise UserError(
-            f"samples of shape {tuple(x.shape)} and {tuple(y.shape)}; give as many points of both, 2 or more."
+            f"the samples have shapes {tuple(x.shape)} and {tuple(y.shape)}; give equal shapes, 2 points or more."
         )
     n = len(x)
     truth = torch.cat([x.new_ones(n), -x.new_ones(n)]) / n

@@ -1,4 +1,4 @@
-"""Every claim as a function of a generator that returns a ``Check``; ``ALL`` lists them in the order of the docs."""
+"""Every claim as a function from a random generator to a ``Check``; ``ALL`` lists them in the order of the docs."""
 
 from collections.abc import Callable
 

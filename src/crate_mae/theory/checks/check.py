@@ -1,4 +1,4 @@
-"""What a check hands back."""
+"""The result of a check."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -10,25 +10,25 @@ Relation = Literal["<=", ">=", "="]
 
 @dataclass(frozen=True)
 class Check:
-    """One claim and what was measured of it.
+    """One claim and its measurement.
 
-    A claim of the paper that does not hold is a finding and is reported as one; ``about`` tells it from a statement
+    ``about`` distinguishes a claim of the paper, which is reported as a finding if it does not hold, from a statement
     about this code, which has to hold.
     """
 
     claim: str
-    """What is claimed, in words."""
+    """The claim in words."""
     about: Literal["code", "paper"]
     hypotheses: str
-    """'met', or the ones that are not; '-' where there are none."""
+    """'met', or the list of those that are not; '-' if the claim has none."""
     measured: float
     relation: Relation
     expected: float
     """The bound or the exact value."""
     tolerance: float = 0.0
-    """How far from ``expected`` still counts as equal."""
+    """Largest difference from ``expected`` that counts as equal."""
     numbers: dict[str, Any] = field(default_factory=dict)
-    """All that was measured, for the JSON file and the figures."""
+    """Everything measured, for the JSON file and the figures."""
 
     @property
     def holds(self) -> bool:
@@ -38,12 +38,12 @@ class Check:
 
 
 def spread(values: list[float] | torch.Tensor) -> dict[str, Any]:
-    """Mean and standard deviation over the draws, and how many there were."""
+    """Mean and standard deviation over the draws, and their number."""
     numbers = torch.as_tensor(values, dtype=torch.float64)
-    deviation = float(numbers.std()) if len(numbers) > 1 else 0.0
-    return {"mean": float(numbers.mean()), "std": deviation, "draws": len(numbers)}
+    std = float(numbers.std()) if len(numbers) > 1 else 0.0
+    return {"mean": float(numbers.mean()), "std": std, "draws": len(numbers)}
 
 
 def relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """The largest deviation over the largest entry."""
+    """The largest absolute error divided by the largest entry."""
     return float((found - expected).abs().max() / expected.abs().max())

@@ -1,4 +1,4 @@
-"""Where masked completion is matrix completion, and where it is not."""
+"""Where masked completion behaves like matrix completion, and where it does not."""
 
 import torch
 
@@ -40,20 +40,20 @@ def _union(mask: str, generator: torch.Generator) -> dict[str, list[float]]:
 
 def union_by_rank(generator: torch.Generator) -> Check:
     rows = {name: spread(values) for name, values in _union("entries", generator).items()}
-    claim = "low-dimensional structure is enough for it: 12 subspaces of dimension 5 that fill R^60 (relative error)"
+    claim = "soft-impute completes tokens on 12 subspaces of dimension 5 that fill R^60 (relative error)"
     hypotheses = "not met: low rank"
     return Check(claim, "paper", hypotheses, rows["soft-impute"]["mean"], "<=", 0.05, numbers=rows)
 
 
 def union_by_subspaces(generator: torch.Generator) -> Check:
     rows = {name: spread(values) for name, values in _union("entries", generator).items()}
-    claim = "tokens on these 12 subspaces are completed when the subspaces are known (relative error)"
+    claim = "tokens on these 12 subspaces are completed if the subspaces are known (relative error)"
     return Check(claim, "paper", "met", rows["known subspaces"]["mean"], "<=", 0.05, numbers=rows)
 
 
 def whole_tokens(generator: torch.Generator) -> Check:
     rows = {name: spread(values) for name, values in _union("tokens", generator).items()}
     best = min(row["mean"] for row in rows.values())
-    claim = "so are whole masked tokens, the mask of the autoencoder, where tokens are independent (best error of both)"
+    claim = "whole masked tokens, as in the autoencoder, are completed if independent (smaller error of both methods)"
     hypotheses = "not met: entries visible in each token"
     return Check(claim, "paper", hypotheses, best, "<=", 0.05, numbers=rows)

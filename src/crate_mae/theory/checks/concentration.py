@@ -1,4 +1,4 @@
-"""The lemmas and concentration propositions by Monte Carlo: which constants simulation supports."""
+"""The lemmas and concentration propositions by Monte Carlo: the constants that simulation supports."""
 
 import math
 from dataclasses import replace
@@ -12,7 +12,7 @@ from crate_mae.theory.checks.check import Check, spread
 TRIALS, TRIALS_LARGER = 60, 6
 SIGMA = 0.03
 LARGE = th.Setting(d=3072, N=392, K=24, p=128, sigma=SIGMA, epsilon=0.5)
-"""Another size, with N / d half of Base's, to see whether a constant stays one."""
+"""Another size, with half of Base's N / d, to see whether a constant depends on the size."""
 
 
 def _constants(name: str, generator: torch.Generator) -> dict[str, dict]:
@@ -20,7 +20,7 @@ def _constants(name: str, generator: torch.Generator) -> dict[str, dict]:
     for label, setting, trials in (("Base", replace(th.BASE, sigma=SIGMA), TRIALS), ("larger", LARGE, TRIALS_LARGER)):
         tuned = th.at_optimum(setting)
         values = torch.tensor([_one(name, tuned, generator) for _ in range(trials)], dtype=torch.float64)
-        rows[label] = {**spread(values), "q99": float(values.quantile(0.99)), "most": float(values.max())}
+        rows[label] = {**spread(values), "q99": float(values.quantile(0.99)), "max": float(values.max())}
     return rows
 
 
@@ -50,13 +50,15 @@ def signal_norm(generator: torch.Generator) -> Check:
 
 def gram_deviation(generator: torch.Generator) -> Check:
     most = math.sqrt(th.BASE.d / (2 * th.BASE.N))
-    claim = "prop:xktxk: ||A_k^T A_k - I|| <= C sqrt(N/d) with the C that 2 C^2 N <= d allows Base (99 % quantile)"
+    claim = "prop:xktxk: ||A_k^T A_k - I|| <= C sqrt(N/d) with the C that 2 C^2 N <= d allows at Base (99 % quantile)"
     return _check("gram", claim, most, generator)
 
 
 def inverse_deviation(generator: torch.Generator) -> Check:
     rows, gram = _constants("inverse", generator), _constants("gram", generator)
-    claim = "lem:blockwise-pinv, first: its constant is at most twice that of prop:xktxk, as the proof says (99 %)"
+    claim = (
+        "lem:blockwise-pinv, first: its constant is at most twice that of prop:xktxk, as in the proof (99 % quantile)"
+    )
     numbers = {"inverse": rows, "gram": gram}
     hypotheses = "not met: C sqrt(N/d) < 1"
     return Check(claim, "paper", hypotheses, rows["Base"]["q99"], "<=", 2 * gram["Base"]["q99"], numbers=numbers)
@@ -92,20 +94,18 @@ def _gaussian(which: int, generator: torch.Generator) -> dict[str, dict]:
 def gaussian_norm(generator: torch.Generator) -> Check:
     rows = _gaussian(0, generator)
     most = max(row["q99"] for row in rows.values())
-    claim = "prop:gaussian_concentration: ||M|| <= sqrt q + C sqrt n, C one number at all sizes (99 % quantile)"
+    claim = "prop:gaussian_concentration: ||M|| <= sqrt q + C sqrt n, same C at all sizes (99 % quantile)"
     return Check(claim, "paper", "met", most, "<=", 1.5, numbers=rows)
 
 
 def gaussian_covariance(generator: torch.Generator) -> Check:
     rows = _gaussian(1, generator)
     most = max(row["q99"] for row in rows.values())
-    claim = "prop:gaussian_covariance: ||M^T M - q I|| <= C sqrt(n q) for n < q, C one number (99 % quantile)"
+    claim = "prop:gaussian_covariance: ||M^T M - q I|| <= C sqrt(n q) for n < q, same C at all sizes (99 % quantile)"
     return Check(claim, "paper", "met", most, "<=", 3.5, numbers=rows)
 
 
 def binomial(generator: torch.Generator) -> Check:
     rows = {f"n={n} k={k}": cn.binomial_constant(n, k) for n, k in ((196, 12), (196, 2), (10**4, 2), (10**6, 2))}
-    claim = (
-        "prop:binom: P(|B - n/k| >= C sqrt(n log n)) <= 2/n^3 with C = sqrt(3/2) (least C by the exact law, n = 10^6)"
-    )
+    claim = "prop:binom: P(|B - n/k| >= C sqrt(n log n)) <= 2/n^3 with C = sqrt(3/2) (smallest C at n = 10^6)"
     return Check(claim, "paper", "met", max(rows.values()), "<=", math.sqrt(1.5), numbers=rows)

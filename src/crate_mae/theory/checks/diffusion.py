@@ -1,4 +1,4 @@
-"""Do the four processes share their marginals? With the exact score, with the printed signs, and with R^c."""
+"""Do the four processes have the same marginals: with the exact score, with the printed signs, and with R^c?"""
 
 import math
 
@@ -13,19 +13,19 @@ from crate_mae.theory.two_sample import TwoSample, kernel_test, moment_test
 
 T_1, LAYERS, SAMPLES, PERMUTATIONS = 0.01, 121, 1000, 1000
 KAPPA = (100 ** (1 / (LAYERS - 1)) - 1) / 2
-"""So that the last time is T = 1, a hundred times the first."""
+"""Chosen so that the last time is T = 1, a hundred times the first."""
 STEPS = (32, 64, 128, 256)
-"""Of the round trip."""
-LEAST_P = 0.002
-"""A p-value below it is a difference: chance alone falls there once in 500 tests."""
+"""Numbers of steps in the round trip."""
+LEVEL = 0.002
+"""A p-value below it counts as a difference: without one, it occurs once in 500 tests."""
 PRINTED = (1, 1, -1)
-"""The appendix's factors on the score: reverse SDE's drift, forward flow, reverse flow. They should be 2, -1, 1."""
+"""Factors of the score in the appendix: reverse SDE's drift, forward flow, reverse flow. They should be 2, -1, 1."""
 ACCELERATION = 3.0
-"""How fast the drift -(1 + 3 t) z grows; at 0 the drift's clock does not matter."""
+"""Rate at which the drift -(1 + 3 t) z grows; at 0 the drift does not depend on time."""
 
 
 def _lines() -> Tensor:
-    # three lines in R^3 that are not orthogonal, with unequal lengths
+    # three lines in R^3 that are not orthogonal, with bases of unequal length
     return torch.tensor([[[1.0], [0.2], [0]], [[0], [0.8], [0.3]], [[0.3], [0], [1.2]]], dtype=torch.float64)
 
 
@@ -46,7 +46,7 @@ def _both(x: Tensor, y: Tensor, generator: torch.Generator) -> dict[str, dict[st
     return {name: vars(test) for name, test in tests.items()}
 
 
-def _least_p(pairs: dict[str, dict[str, dict[str, float]]]) -> float:
+def _smallest_p(pairs: dict[str, dict[str, dict[str, float]]]) -> float:
     return min(pair[test]["p_value"] for pair in pairs.values() for test in ("moments", "kernel"))
 
 
@@ -71,8 +71,8 @@ def exact_marginals(generator: torch.Generator) -> Check:
         "ODE and exact": _both(flow, exact, generator),
         "forward ODE and exact": _both(forward, _at(U, 1.0, generator), generator),
     }
-    claim = "with the exact score, SDE, ODE and the exact law agree (least p-value of 8 tests)"
-    return Check(claim, "paper", "met", _least_p(pairs), ">=", LEAST_P, numbers=pairs)
+    claim = "with the exact score, SDE, ODE and the exact distribution agree (smallest p-value of 8 tests)"
+    return Check(claim, "paper", "met", _smallest_p(pairs), ">=", LEVEL, numbers=pairs)
 
 
 def printed_signs(generator: torch.Generator) -> Check:
@@ -90,18 +90,18 @@ def printed_signs(generator: torch.Generator) -> Check:
     pairs = {
         "reverse SDE with drift s, and exact": _both(stochastic, exact, generator),
         "reverse ODE with -s, and exact": _both(flow, exact, generator),
-        "the two printed ones": _both(stochastic, flow, generator),
+        "printed SDE and printed ODE": _both(stochastic, flow, generator),
         "forward ODE with +s, and exact": _both(forward, start, generator),
     }
-    claim = "the variance-exploding processes as printed (drift s, flows +s and -s) have the exact law (least p-value)"
-    return Check(claim, "paper", "met", _least_p(pairs), ">=", LEAST_P, numbers=pairs)
+    claim = "the printed variance-exploding processes (drift s, flows +s and -s) are exact (smallest p-value)"
+    return Check(claim, "paper", "met", _smallest_p(pairs), ">=", LEVEL, numbers=pairs)
 
 
 def _reversed_variance(printed: bool) -> dict[str, float]:
-    """The variance that the reverse flow has halfway and at its end, for a drift that changes with time.
+    """The variance of the reverse flow halfway and at its end, for a drift that changes with time.
 
-    dz = -(1 + 3 t) z dt + sqrt(2) dw from N(0, 4) is Gaussian at all times, so its flow is a factor on z. By its end
-    the printed clock has made up for its errors in this linear case; halfway it has not.
+    dz = -(1 + 3 t) z dt + sqrt(2) dw from N(0, 4) is Gaussian at all times, so its flow multiplies z by a factor. In
+    this linear case the errors of the printed formula cancel by the end, but not halfway.
     """
     steps = 2000
     grid = torch.linspace(0, 1, steps + 1, dtype=torch.float64)
@@ -133,13 +133,13 @@ def _reversed_variance(printed: bool) -> dict[str, float]:
 
 def general_clock(generator: torch.Generator) -> Check:
     found = _reversed_variance(printed=False)
-    claim = "reverse ODE with -b(x, T - t), the general formula, has the process's law (variance halfway)"
+    claim = "reverse ODE with -b(x, T - t), the general formula, has the process's marginals (variance halfway)"
     return Check(claim, "paper", "met", found["halfway"], "=", found["exact halfway"], 1e-3, found)
 
 
 def printed_clock(generator: torch.Generator) -> Check:
     found = _reversed_variance(printed=True)
-    claim = "reverse ODE with -b(x, t), as printed, has the process's law (variance halfway)"
+    claim = "reverse ODE with -b(x, t), as printed, has the process's marginals (variance halfway)"
     return Check(claim, "paper", "met", found["halfway"], "=", found["exact halfway"], 1e-3, found)
 
 
@@ -159,9 +159,9 @@ def structured_marginals(generator: torch.Generator) -> Check:
         sizes = {"SDE": float(stochastic.square().mean().sqrt()), "ODE": float(flow.square().mean().sqrt())}
         pairs[f"SDE and ODE, eps {epsilon}"]["root mean square"] = sizes
     claim = (
-        "with -grad R^c / (2 (T - t)) as the score, eq:compression_sde and eq:compression_ode have one law (least p)"
+        "with -grad R^c / (2 (T - t)) as the score, eq:compression_sde and eq:compression_ode agree (smallest p-value)"
     )
-    return Check(claim, "paper", "-", _least_p(pairs), ">=", LEAST_P, numbers=pairs)
+    return Check(claim, "paper", "-", _smallest_p(pairs), ">=", LEVEL, numbers=pairs)
 
 
 def round_trip(generator: torch.Generator) -> Check:
@@ -187,17 +187,17 @@ def round_trip(generator: torch.Generator) -> Check:
                 "errors": errors,
             }
     orders = {name: row["order"] for name, row in numbers.items() if isinstance(row, dict)}
-    deviation = max(
-        abs(orders["euler, twice as many steps back"] - 1), abs(orders["heun, twice as many steps back"] - 2)
+    error = max(abs(orders["euler, twice as many steps back"] - 1), abs(orders["heun, twice as many steps back"] - 2))
+    claim = (
+        "forward, then reverse returns to the start at the method's order: Euler 1, Heun 2 (largest error of the order)"
     )
-    claim = "forward then reverse returns to the start at the method's order: Euler 1, Heun 2 (largest deviation)"
-    return Check(claim, "paper", "met", deviation, "<=", 0.25, numbers=numbers)
+    return Check(claim, "paper", "met", error, "<=", 0.25, numbers=numbers)
 
 
 def last_time(generator: torch.Generator) -> Check:
     times = df.diffusion_times(0.01, 0.25, 12)
     ratio = math.log(float(times[-1] / times[0])) / math.log(1 + 2 * 0.25)
-    claim = "the last of L = 12 times is (1 + 2 kappa)^L t_1 (exponent found; t_l = (1 + 2 kappa)^(l-1) t_1)"
+    claim = "the last of L = 12 times is (1 + 2 kappa)^L t_1 (exponent; the times are t_l = (1 + 2 kappa)^(l-1) t_1)"
     return Check(claim, "paper", "met", ratio, "=", 12.0, 1e-6, {"times": times.tolist()})
 
 
@@ -206,5 +206,5 @@ def encoder_step(generator: torch.Generator) -> Check:
     times = df.denoising_times(0.01, kappa, 12)
     horizon = float(df.diffusion_times(0.01, kappa, 12)[-1])
     steps = (times[1:] - times[:-1]) / (2 * (horizon - times[:-1]))
-    claim = "the same times give the denoising ODE Euler steps of kappa = 0.25 too (step found; it is kappa/(1+2kappa))"
+    claim = "on the same times, Euler steps of the denoising ODE are kappa = 0.25 too (step; it is kappa/(1+2kappa))"
     return Check(claim, "paper", "met", float(steps.mean()), "=", kappa, 1e-6, {"steps": steps.tolist()})

@@ -1,4 +1,4 @@
-"""Compression against denoising as vector fields, and MSSA against the gradient it stands for."""
+"""Compression against denoising as vector fields, and MSSA against the gradient that it approximates."""
 
 import math
 from dataclasses import replace
@@ -23,12 +23,12 @@ def lines_2d() -> Tensor:
 
 
 def plane_and_line_3d() -> Tensor:
-    """A plane and the line across it; the line's second column is zero, so that both bases are 3 x 2."""
+    """A plane and the line orthogonal to it; the line's second column is zero, so that both bases are 3 x 2."""
     return torch.tensor([[[1, 0], [0, 1], [0, 0]], [[0, 0], [0, 0], [1, 0]]], dtype=torch.float64)
 
 
 def picture(U: Tensor, sigma: float, count: int, generator: torch.Generator) -> dict[str, list]:
-    """Tokens and the three fields at them, for drawing: score, compression of each alone, of all together."""
+    """Tokens and three fields to draw: the score, compression of each token alone, compression of all together."""
     model = mx.codebook(U, sigma)
     Z = mx.sample(model, (count,), generator).tokens
     fields = {
@@ -56,18 +56,18 @@ def _low_dimension(U: Tensor, claim: str, generator: torch.Generator) -> Check:
         "together": {"cosine": [a for a, _ in together], "selectivity": [b for _, b in together]},
         "picture": picture(U, 0.15, 60, generator),
     }
-    # 300 tokens on subspaces of dimension p: far more tokens for each subspace than p
+    # 300 tokens: far more per subspace than its dimension p
     hypotheses = "not met: fewer tokens per subspace than p"
     return Check(claim, "paper", hypotheses, together[-1][0]["mean"], ">=", 0.9, numbers=numbers)
 
 
 def fields_2d(generator: torch.Generator) -> Check:
-    claim = "2-D: -grad R^c of 300 tokens on two lines points as the score does (mean cosine at sigma 0.001)"
+    claim = "2-D: -grad R^c of 300 tokens on two lines points along the score (mean cosine at sigma 0.001)"
     return _low_dimension(lines_2d(), claim, generator)
 
 
 def fields_3d(generator: torch.Generator) -> Check:
-    claim = "3-D: -grad R^c of 300 tokens on a plane and a line points as the score does (mean cosine at sigma 0.001)"
+    claim = "3-D: -grad R^c of 300 tokens on a plane and a line points along the score (mean cosine at sigma 0.001)"
     return _low_dimension(plane_and_line_3d(), claim, generator)
 
 
@@ -79,12 +79,12 @@ def fields_alone(generator: torch.Generator) -> Check:
             one = mx.sample(model, (1000,), generator)
             field = eq.compression_field_alone(one.tokens, U, sigma)
             least = min(least, eq.agreement(model, one, field).raw)
-    claim = "2-D and 3-D: -grad R^c of each token coded alone points as the score does (least mean cosine, eps = sigma)"
+    claim = "2-D and 3-D: -grad R^c of a token coded alone points along the score (smallest mean cosine, eps = sigma)"
     return Check(claim, "paper", "met", least, ">=", 0.9, numbers={"cosine": least})
 
 
 def _high_dimension(N: int, generator: torch.Generator) -> dict[str, list[dict]]:
-    # p = 32 and 6 subspaces: the proportions of CRATE-Base, small enough for many draws
+    # 6 subspaces of dimension 32: smaller than CRATE-Base, so that there can be several draws
     rows: dict[str, list[dict]] = {name: [] for name in ("raw", "across", "raw optimal", "across optimal")}
     for sigma in SIGMAS:
         found: dict[str, list[float]] = {name: [] for name in rows}
@@ -115,7 +115,9 @@ def fields_many_tokens(generator: torch.Generator) -> Check:
     N = 480
     rows = _high_dimension(N, generator)
     numbers = {"sigma": list(SIGMAS), "tokens per subspace": N / 6, "p": 32, **rows}
-    claim = "d 192, 80 tokens per subspace of dimension 32: -grad R^c points as the score does (mean cosine, 0.001)"
+    claim = (
+        "d 192, 80 tokens per subspace of dimension 32: -grad R^c points along the score (mean cosine at sigma 0.001)"
+    )
     hypotheses = "not met: d >= N, fewer tokens per subspace than p"
     return Check(claim, "paper", hypotheses, rows["raw"][-1]["mean"], ">=", 0.9, numbers=numbers)
 
@@ -155,12 +157,12 @@ def _mssa(generator: torch.Generator) -> dict[str, dict]:
 def mssa_raw(generator: torch.Generator) -> Check:
     rows = _mssa(generator)
     best = max(row["raw"]["mean"] for row in rows.values())
-    claim = "MSSA(Z) is about -kappa grad R^c(Z) (best cosine over 9 scales and epsilons at Base's sizes)"
+    claim = "MSSA(Z) is about -kappa grad R^c(Z) (best cosine over 9 pairs of scale and epsilon at Base's sizes)"
     return Check(claim, "paper", "-", best, ">=", 0.5, numbers=rows)
 
 
 def mssa_beyond_the_span(generator: torch.Generator) -> Check:
     rows = _mssa(generator)
     best = max(row["beyond the span"]["mean"] for row in rows.values())
-    claim = "the same with the projection onto span{U_k U_k^T Z} taken out of both (best cosine)"
+    claim = "the same after removing the projection onto span{U_k U_k^T Z} from both (best cosine)"
     return Check(claim, "paper", "-", best, ">=", 0.5, numbers=rows)

@@ -1,4 +1,4 @@
-"""The mixture's density, score, samples and limit; how large the score and grad R^c are as the noise falls."""
+"""The mixture's density, score, samples and limit; the size of the score and of grad R^c as the noise falls."""
 
 import torch
 
@@ -26,7 +26,7 @@ def score_of_density(generator: torch.Generator) -> Check:
         errors[f"autograd sigma={sigma}"] = relative_error(found, exact)
         step = 1e-5 * sigma * torch.randn(6, 1, generator=generator, dtype=torch.float64)
         slope = (mx.log_density(model, Z + step) - mx.log_density(model, Z - step)) / 2
-        # differences lose half of the digits: brought to the scale of the other errors, 1e-6 of agreement counts 1e-10
+        # finite differences lose half of the digits: scaled so that an error of 1e-6 counts as 1e-10
         errors[f"differences (x 1e-4) sigma={sigma}"] = 1e-4 * relative_error((found * step).sum(0), slope)
     claim = "score equals autograd of the log density, and finite differences (relative error)"
     return Check(claim, "code", "-", max(errors.values()), "<=", 1e-10, numbers=errors)
@@ -40,12 +40,12 @@ def sample_moments(generator: torch.Generator) -> Check:
     Z = drawn.tokens
     n = Z.shape[1]
     products = Z @ Z.T / n
-    deviations = (Z.square() @ Z.square().T / n - products.square()).sqrt()
-    second = (products - exact).abs() / (deviations / n**0.5)
+    std = (Z.square() @ Z.square().T / n - products.square()).sqrt()
+    second = (products - exact).abs() / (std / n**0.5)
     first = Z.mean(1).abs() / (Z.std(1) / n**0.5)
     share = (drawn.memberships.bincount(minlength=4) / n - 0.25).abs() / (0.25 * 0.75 / n) ** 0.5
     numbers = {"mean": float(first.max()), "covariance": float(second.max()), "memberships": float(share.max())}
-    claim = "samples have the mixture's mean, covariance and memberships (largest deviation, in standard errors)"
+    claim = "samples have the mixture's mean, covariance and memberships (largest error, in standard errors)"
     return Check(claim, "code", "-", max(numbers.values()), "<=", 5.0, numbers=numbers)
 
 

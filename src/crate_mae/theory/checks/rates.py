@@ -1,4 +1,4 @@
-"""Closed forms of the rates against autograd and against brute force on the larger side."""
+"""Closed forms of the rates against autograd and against the N x N formulas."""
 
 import torch
 from torch import Tensor
@@ -39,7 +39,7 @@ def smaller_side(generator: torch.Generator) -> Check:
 
 
 def _token_side(Z: Tensor, U: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-    # eq:rc_def and eq:deltar-gradient word for word, by eigenvalues and an inverse
+    # eq:rc_def and eq:deltar-gradient as printed, by eigenvalues and an explicit inverse
     beta = U.shape[-1] / (Z.shape[-1] * epsilon**2)
     identity = torch.eye(Z.shape[-1], dtype=Z.dtype)
     value, gradient = torch.zeros((), dtype=Z.dtype), torch.zeros_like(Z)

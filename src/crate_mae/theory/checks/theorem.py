@@ -1,4 +1,4 @@
-"""The main theorem at CRATE-Base's sizes and where sqrt(N / d) is far below sigma, with its remark."""
+"""The main theorem and its remark, at CRATE-Base's sizes and where sqrt(N / d) is far below sigma."""
 
 import math
 from collections.abc import Callable
@@ -16,17 +16,17 @@ DRAWS = 3
 EXPONENTS, SLOPE_DRAWS = (10, 16, 20, 24, 28, 32, 36, 40, 50), 20
 """d = 2^exponent."""
 SUPPORTED = th.Constants(binomial=math.sqrt(1.5), covariance=0.5, gram=2.0, neumann=1.0)
-"""The least constants that theory or simulation allows.
+"""The smallest constants that theory or simulation allows.
 
-Binomial: Hoeffding's, which the exact law at k = 2 reaches. Gram: ||A_k^T A_k - I|| tends to 2 r + r^2. Covariance: 0.5
-with C_2 = 2, since only C_2^2 C_3 >= 2 and C_2 C_3 >= 1 bind.
+Binomial: Hoeffding's, attained in the limit by the exact distribution at k = 2. Gram: ||A_k^T A_k - I|| tends to
+2 r + r^2. Covariance: 0.5 with C_2 = 2, since only C_2^2 C_3 >= 2 and C_2 C_3 >= 1 restrict it.
 """
 ALLOWED = th.Setting(d=144_000, N=18_000, K=16, p=9_000, sigma=0.01, epsilon=1.0)
-"""Sizes that meet every hypothesis of the theorem with these constants; only counted with, never drawn."""
+"""Sizes that meet every hypothesis of the theorem with these constants; used in formulas only, never drawn."""
 
 
 def base_sweep(generator: torch.Generator) -> dict[str, list]:
-    """Every measurement at Base's sizes over sigma, with the remark's epsilon and step, as means and spreads."""
+    """Mean and standard deviation of every measurement at Base's sizes over sigma; the remark's epsilon and step."""
     rows: dict[str, list] = {"sigma": list(SIGMAS)}
     for sigma in SIGMAS:
         setting = th.at_optimum(replace(th.BASE, sigma=sigma))
@@ -60,13 +60,13 @@ def assumption_at_base(generator: torch.Generator) -> Check:
         "C of the Gram matrix: at most, for Base": math.sqrt(d / (2 * N)),
         "C of the Gram matrix: at least": SUPPORTED.gram,
     }
-    claim = "ass:parameter_config holds for CRATE-Base (number of its relations that fail with the least constants)"
+    claim = "ass:parameter_config holds for CRATE-Base (number of relations that fail with the smallest constants)"
     return Check(claim, "paper", "-", float(len(missing)), "=", 0.0, 0.0, numbers)
 
 
 def beta_above_one(generator: torch.Generator) -> Check:
     numbers = {"allowed": ALLOWED.beta, "Base": replace(th.BASE, epsilon=1.0).beta}
-    claim = "eps <= 1 and the assumption imply beta >= 1 (beta at eps = 1 and sizes that meet all of it, N = 2 p)"
+    claim = "eps <= 1 and the assumption imply beta >= 1 (beta at eps = 1 and sizes that meet the assumption, N = 2 p)"
     return Check(claim, "paper", _unmet(ALLOWED), ALLOWED.beta, ">=", 1.0, numbers=numbers)
 
 
@@ -82,7 +82,7 @@ def residual_below_noise(generator: torch.Generator) -> Check:
     rows = base_sweep(generator)
     hypotheses = _unmet(th.at_optimum(replace(th.BASE, sigma=0.01)))
     largest = float(_means(rows["relative"]).max())
-    claim = "at Base the predicted form is nearer to Z+ than the noise is large: residual / ||Delta|| (largest mean)"
+    claim = "at Base the residual is smaller than the noise: residual / ||Delta|| (largest mean)"
     return Check(claim, "paper", hypotheses, largest, "<=", 1.0, numbers={"relative": rows["relative"]})
 
 
@@ -120,7 +120,7 @@ def slope_over_d(generator: torch.Generator) -> Check:
 def nontrivial_regime(generator: torch.Generator) -> Check:
     # N >= p and K p = d give N / d >= 1 / K, so sqrt(N / d) <= sigma needs sigma >= K^(-1/2)
     rows = {K: th.asymptotic_bound(K, K**-0.5) for K in (2, 4, 12, 100, 10**4)}
-    claim = "the sigma^(3/2) guarantee can be non-trivial under the assumption (its least value; ||X|| is about 1)"
+    claim = "the sigma^(3/2) bound can be non-trivial under the assumption (its smallest value; ||X|| is about 1)"
     return Check(claim, "paper", "met", min(rows.values()), "<=", 1.0, numbers={"least bound by K": rows})
 
 
@@ -149,7 +149,7 @@ def optimal_epsilon(generator: torch.Generator) -> Check:
             {"sigma": sigma, "formula": formula, "simplified": simplified, "full bound": full, "residual": residual}
         )
         gaps.append(abs(simplified / formula - 1))
-    claim = "the remark's eps^2 minimises its bound (largest relative gap to a search; the residual's own is in JSON)"
+    claim = "the remark's eps^2 minimises its bound (largest relative gap to a search)"
     return Check(claim, "paper", "met", max(gaps), "<=", 1e-3, numbers={"rows": rows})
 
 
@@ -161,7 +161,7 @@ def _factors(d: int, sigma: float, generator: torch.Generator) -> tuple[th.Setti
 def _against(
     factor: str, predicted: Callable[[th.Setting], float], generator: torch.Generator
 ) -> tuple[float, dict[str, Any]]:
-    """The largest gap between a measured factor on the signal and its formula over sigma, and all that it is of."""
+    """The largest gap over sigma between the measured factor of the signal and its formula, and all numbers."""
     rows, gaps = [], []
     for sigma in (0.1, 0.03, 0.01):
         setting, found = _factors(2**14, sigma, generator)
@@ -173,7 +173,7 @@ def _against(
 
 def signal_shrinkage(generator: torch.Generator) -> Check:
     gap, numbers = _against("signal_factor", th.shrinkage, generator)
-    claim = "a step on R^c leaves (1 + 1/beta - step)/(1 + 1/beta) of the signal (largest gap, N/d = 0.001)"
+    claim = "a step on R^c scales the signal by (1 + 1/beta - step)/(1 + 1/beta) (largest gap, N/d = 0.001)"
     return Check(claim, "paper", "not met: N >= p", gap, "<=", 0.005, numbers=numbers)
 
 
@@ -187,6 +187,6 @@ def no_shrinkage(generator: torch.Generator) -> Check:
     setting, found = _factors(2**14, 0.1, generator)
     measured = spread([one.rate_reduction_factor - 1 for one in found])
     numbers = {"factor - 1": measured, "predicted": th.rate_reduction_growth(setting) - 1}
-    claim = "a step on Delta R changes the signal's size by nothing (factor - 1, sigma 0.1, N/d = 0.001)"
+    claim = "a step on Delta R does not change the size of the signal (factor - 1, sigma 0.1, N/d = 0.001)"
     tolerance = max(3 * measured["std"], 1e-3)
     return Check(claim, "paper", "not met: N >= p", measured["mean"], "=", 0.0, tolerance, numbers)
