@@ -1,7 +1,7 @@
 """What a measurement found: rows for the terminal, for Markdown and for JSON."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from rich.table import Table
@@ -60,6 +60,15 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"met": self.met}
+
+    @staticmethod
+    def from_dict(record: Mapping[str, Any]) -> "Row":
+        """A row of bench.json."""
+        values = {field.name: record[field.name] for field in fields(Row)}
+        for name in ("result", "sgemm_share"):
+            values[name] = values[name] and Spread(**values[name])
+        values["seconds"] = {name: Spread(**spread) for name, spread in values["seconds"].items()}
+        return Row(**values | {"goal": values["goal"] and Goal(**values["goal"])})
 
     def cells(self) -> list[str]:
         """What, against, result, spread, goal, whether met, share of sgemm, peak memory, note."""
