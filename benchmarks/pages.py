@@ -13,8 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crate_mae.bench import race_table, table
+from crate_mae.bench import table
 from crate_mae.bench.profiling import KINDS, REST
+from crate_mae.bench.race import table as race_table
 from crate_mae.reproduce import table_layout
 
 RECORDS = Path(__file__).parent

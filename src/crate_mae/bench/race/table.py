@@ -35,7 +35,39 @@ def markdown(record: Mapping[str, Any]) -> str:
         lines.append(_line([data, contestant, f"{results[0]['parameters'] / 1e6:.2f} M", *cells]))
     machine = record["machine"]
     place = f"`{record['command']}` at commit {machine['commit']} on {machine['cpu']}, torch {machine['torch']}."
-    return "\n".join([place, "", *lines, "", *(f"- {line}" for line in record["protocol"]), ""])
+    notes = [*comparisons(groups), *record["protocol"]]
+    return "\n".join([place, "", *lines, "", *(f"- {line}" for line in notes), ""])
+
+
+def comparisons(groups: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]) -> list[str]:
+    """For each set, the first contestant against each other one, where both are measured."""
+    lines = []
+    for data in dict.fromkeys(data for data, _ in groups):
+        first, *others = [name for of, name in groups if of == data]
+        for other in others:
+            a, b = groups[data, first], groups[data, other]
+            words = [f"{a[0]['parameters'] / b[0]['parameters']:.2f} x the parameters"]
+            if (points := _difference(a, b, "probe")) is not None:
+                words.append(f"probe {points:+.1f} points")
+            if (error := _difference(a, b, "loss")) is not None:
+                words.append(f"loss {error:+.3f}")
+            if times := [time for one, two in zip(a, b, strict=False) if (time := _seconds_to_the_loss_of(two, one))]:
+                reached = f"{statistics.fmean(times):.0f} s on average in {len(times)} of {len(b)} seeds"
+                words.append(f"reaches the other's last validation loss after {reached}")
+            lines.append(f"{data}: {first} against {other}: {', '.join(words)}.")
+    return lines
+
+
+def _difference(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    own, theirs = ([result[name] for result in results if name in result] for results in (a, b))
+    return statistics.fmean(own) - statistics.fmean(theirs) if own and theirs else None
+
+
+def _seconds_to_the_loss_of(other: Mapping[str, Any], one: Mapping[str, Any]) -> float | None:
+    """Processor seconds after which ``one``'s validation loss is that of ``other`` at its end; None if it never is."""
+    if not other.get("curve") or not one.get("curve"):
+        return None
+    return next((used for used, loss in one["curve"] if loss <= other["curve"][-1][1]), None)
 
 
 def _over_seeds(values: Sequence[float], name: str) -> str:
