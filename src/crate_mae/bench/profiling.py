@@ -55,4 +55,10 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
                 found.append(shares(step))
                 advance()
         for kind in (*KINDS, REST):
-            yield Row(f"{kind}, {what}", "the whole step", Spread.of([each[kind] for each in found]), unit="%")
+            yield Row(
+                f"d {config.dim}: {kind}",
+                f"{kind}, {what}",
+                "the whole step",
+                Spread.of([each[kind] for each in found]),
+                unit="%",
+            )
