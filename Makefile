@@ -2,6 +2,7 @@
 # make test     install what testing needs and run the suite; make test-all adds what is marked slow
 # make lint     format and style by ruff, types by mypy
 # make docs     the documentation as a site: open site/index.html
+# make pages    the tables of docs/performance.md and docs/results.md, from the records in benchmarks/
 # make install  the environment alone
 PYTHON ?= python3
 BIN := .venv/bin
@@ -10,7 +11,7 @@ BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 
-.PHONY: install demo test test-all lint docs clean
+.PHONY: install demo test test-all lint docs pages clean
 
 install: .venv/installed
 demo: .venv/installed
@@ -25,6 +26,8 @@ lint: .venv/installed-lint
 	$(BIN)/mypy
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+pages: .venv/installed
+	$(BIN)/python benchmarks/pages.py
 clean:
 	rm -rf .venv runs build dist site
 

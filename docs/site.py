@@ -62,7 +62,8 @@ def from_root(text: str) -> str:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """The way back: a page's links to files of the root."""
+    """Without the marks of generated tables, which ``NoHTML`` would show; and links to files of the root."""
+    markdown = re.sub(r"^<!-- .* -->\n", "", markdown, flags=re.MULTILINE)
     for name, page in PAGES.items():
         markdown = markdown.replace(f"](../{name}", f"]({page}")
     return markdown

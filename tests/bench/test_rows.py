@@ -7,52 +7,54 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from rich.console import Console
 
+from benchmarks import pages
 from crate_mae import UserError, from_vit_mae
 from crate_mae.bench import (
-    apart,
     command,
     contestants,
     encoding,
+    image_pipeline,
     machine,
     memory,
-    pictures,
+    own_process,
     probing,
     processes,
     profiling,
-    race,
     rates,
     scaling,
     start,
     steps,
 )
-from crate_mae.bench.contestants import LISTING, OURS, TRANSFORMERS, Trainee, Work, he_mae
+from crate_mae.bench.contestants import LISTING, OURS, TRANSFORMERS, Trainee, Work, he_mae, transformers_model
 from crate_mae.bench.harness import Laps, Run
 from crate_mae.bench.machine import SGEMM, Sgemm
-from crate_mae.bench.table import Row
+from crate_mae.bench.table import Row, on_terminal
 from crate_mae.cli.bench import bench as bench_verb
 from crate_mae.evaluation.linear_probe import STRENGTHS
+from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.theory.rates import project
 from tests.bench.tiny import CONFIG
 
 
 @contextmanager
-def here(task: apart.Task, name: str, work: Work) -> Iterator[Run]:
-    """``apart`` without the process."""
+def here(task: own_process.Task, name: str, work: Work) -> Iterator[Run]:
+    """``own_process`` without the process."""
     with torch.set_grad_enabled(task == "training"):
-        run = apart.TASKS[task][name](work)
+        run = own_process.TASKS[task][name](work)
     yield torch.set_grad_enabled(task == "training")(run)
 
 
 @pytest.fixture(autouse=True)
 def _small_and_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "SIDES", (32, 64))
-    monkeypatch.setattr(apart, "apart", here)
+    monkeypatch.setattr(own_process, "own_process", here)
 
 
 SMALL = replace(steps.SMALL_WHOLE, config=CONFIG, batches=(2,), rounds=1, sgemm_seconds=0.01)
@@ -167,13 +169,13 @@ def test_the_probe_reports_convergence_and_accuracy_on_both_sides() -> None:
     np.testing.assert_allclose(data.train.std(0), 1, rtol=1e-3)
 
 
-def test_pictures() -> None:
-    sizes = pictures.Sizes(pictures=4, width=40, height=30, size=16, batch=2, workers=(0,), rounds=2)
-    check(list(pictures.rows(sizes, quiet())), 1)
+def test_the_image_pipeline() -> None:
+    sizes = image_pipeline.Sizes(images=4, width=40, height=30, size=16, batch=2, workers=(0,), rounds=2)
+    check(list(image_pipeline.rows(sizes, quiet())), 1)
 
 
 def test_a_photo_has_the_spectrum_of_photographs() -> None:
-    pixels = np.asarray(pictures.photo(0, 256, 256), dtype=float).mean(-1)
+    pixels = np.asarray(image_pipeline.photo(0, 256, 256), dtype=float).mean(-1)
     power = np.abs(np.fft.fft2(pixels - pixels.mean())) ** 2
     low, high = (power[0, [k, -k]].mean() + power[[k, -k], 0].mean() for k in (4, 32))
     frequencies = np.hypot(*np.meshgrid(np.fft.fftfreq(256), np.fft.fftfreq(256)))
@@ -210,45 +212,33 @@ def test_start(monkeypatch: pytest.MonkeyPatch) -> None:
     check(list(start.rows(start.Sizes(rounds=1), quiet())), 3)
 
 
-def test_the_race() -> None:
-    course = replace(race.DIGITS, config=replace(race.DIGITS.config, dim=24, heads=3, decoder_dim=24, decoder_heads=3))
-    sizes = race.Sizes((course,), seconds=0.2, seeds=2, evaluated=60)
-    rows = list(race.rows(sizes, quiet()))
-    check(rows, 3)
-    for row in rows:
-        assert all(len(finishes) == 2 for finishes in row.details.values())
-        for finish in (finish for finishes in row.details.values() for finish in finishes):
-            assert finish["loss"] > 0
-            assert 0 <= finish["probe"] <= 100
-
-
-def test_a_race_without_its_data_is_not_run(tmp_path: Path) -> None:
-    (row,) = race.rows(race.Sizes((race.CIFAR,), data_root=tmp_path), quiet())
-    assert row.result is None
-    assert row.note.startswith("not run: data missing")
-
-
-def test_racers_with_the_same_weights_are_the_same() -> None:
-    """transformers' ViTMAE and our own: the same loss under the same masks, and the same features."""
+@torch.no_grad()
+def test_our_vit_mae_is_transformers_with_the_same_weights() -> None:
+    """The same loss under the same masks, and the same features."""
     config = replace(CONFIG, dim=24)
-    theirs = race.theirs(config, seed=0)
-    ours = race.own(replace(he_mae(config), norm_eps=1e-12, final_norm_eps=1e-12), seed=0)  # theirs
+    theirs = transformers_model(config, seed=0).eval()
+    ours = MaskedAutoencoder(replace(he_mae(config), norm_eps=1e-12, final_norm_eps=1e-12)).eval()  # theirs
+    ours.load_state_dict(from_vit_mae(theirs).state_dict())
     work = Work(config, 3)
-    copied = from_vit_mae(theirs.module)
-    ours.module.load_state_dict(copied.state_dict())
-    for racer in (ours, theirs):
-        racer.module.eval()
-    torch.testing.assert_close(ours.loss(work.images, work.masks), theirs.loss(work.images, work.masks))
-    torch.testing.assert_close(ours.features(work.images), theirs.features(work.images))
+    loss = theirs(work.images, noise=work.masks.float()).loss  # it keeps the patches with the lowest noise
+    torch.testing.assert_close(ours(work.images, work.masks).loss, loss)
+    theirs.config.mask_ratio = 0.0
+    tokens = theirs.vit(work.images).last_hidden_state
+    torch.testing.assert_close(ours.features(work.images, pool="mean"), tokens[:, 1:].mean(1))
 
 
 def test_what_is_written(tmp_path: Path) -> None:
     groups = {"small": command.Group(steps.rows, None, SMALL)}
-    command.run(tmp_path / "new", True, groups, "crate-mae bench --quick", quiet())
+    console = Console(file=io.StringIO(), width=80)
+    words = "crate-mae bench --quick"
+    rows = command.run(tmp_path / "new", groups, quick=True, verbose=False, command=words, console=console)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    table = lines[[line.startswith("what ") for line in lines].index(True) :]
+    assert [line.split("  ")[0] for line in table[1 : 1 + len(rows)]] == [row.name for row in rows]
     content = json.loads((tmp_path / "new" / "bench.json").read_text())
     assert content.keys() == {"command", "machine", "seconds", "rows"}
     assert content["machine"].keys() >= {"cpu", "cores", "threads", "torch", "commit"}
-    fields = {"group", "what", "against", "result", "unit", "goal", "met", "note", "sgemm_share", "seconds"}
+    fields = {"group", "name", "what", "against", "result", "unit", "goal", "met", "note", "sgemm_share", "seconds"}
     for row in content["rows"]:
         assert row.keys() == fields | {"peak_bytes", "details"}
         assert row["result"].keys() == {"middle", "low", "high"}
@@ -257,8 +247,27 @@ def test_what_is_written(tmp_path: Path) -> None:
     assert text.count("\n|") == 2 + len(content["rows"])
 
 
+@pytest.mark.parametrize("row", pages.record("bench")["rows"], ids=lambda row: f"{row['name']}, {row['against']}")
+def test_a_row_is_one_line_of_80_columns(row: dict[str, Any]) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    console.print(on_terminal([Row.from_dict(row)]))
+    head, line = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert len(line) <= 80
+    for heading, cell in zip(
+        ("against", "result", "goal", "met"), [*Row.from_dict(row).cells()[1:3], "", ""], strict=True
+    ):
+        assert line[head.index(heading) :].startswith(cell)
+
+
+def test_details_are_printed_when_asked_for(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    groups = {"small": command.Group(steps.rows, None, SMALL)}
+    command.run(tmp_path, groups, quick=True, verbose=True, command="", console=console)
+    assert "quartiles" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
 def test_rows_by_name() -> None:
-    assert f"alone: {', '.join(command.GROUPS)}." in " ".join(bench_verb.__doc__.split())
+    assert f"these rows: {', '.join(command.GROUPS)};" in " ".join(bench_verb.__doc__.split())
     explained = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
     assert all(f"| `{name}` |" in explained for name in command.GROUPS)
     assert list(command.chosen(("start", "base"))) == ["start", "base"]

@@ -41,3 +41,12 @@ def test_the_readme_lists_every_extra() -> None:
     readme = (ROOT / "README.md").read_text()
     for extra in PROJECT["optional-dependencies"]:
         assert f"`{extra}`" in readme, extra
+
+
+def test_the_workflow_runs_everything_on_every_python() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    assert set(workflow[True]) == {"push", "pull_request"}  # YAML reads the key "on" as a truth value
+    job = workflow["jobs"]["ci"]
+    first = int(PROJECT["requires-python"].removeprefix(">=3."))
+    assert job["strategy"]["matrix"]["python"] == [f"3.{minor}" for minor in range(first, first + 4)]
+    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]

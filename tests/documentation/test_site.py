@@ -20,6 +20,9 @@ from tests.documentation.pages import PAGES, ROOT
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="mkdocs is not installed")
 SOURCE = ROOT / "src" / "crate_mae"
 WIDTHS = {"wide": 1280, "narrow": 390}
+CUT_CODE = """() => [...document.querySelectorAll("pre > code")]
+    .filter(code => code.scrollWidth > code.clientWidth + 1).map(code => code.innerText)"""
+"""Blocks of code that are wider than their column."""
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +104,7 @@ def test_in_a_browser_it_opens_searches_and_fits_any_width(
             page.set_viewport_size({"width": width, "height": 800})
             page.goto(f"{start}/{name}.html", wait_until="networkidle")
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
+            assert page.evaluate(CUT_CODE) == [], (name, width)
     page.set_viewport_size({"width": WIDTHS["wide"], "height": 800})
     page.locator("[data-md-component=search-query]").press_sequentially("soft-impute")  # it listens to the keys
     page.wait_for_selector(".md-search-result__item a[href*=theory]")

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from crate_mae.reproduce.table_layout import COLUMNS, Cell, Table
+from crate_mae.reproduce.table_layout import COLUMNS, Cell, Table, body
 
 TABLE = Table(
     "table9",
@@ -49,7 +49,7 @@ def test_words_of_a_cell() -> None:
     assert "| b \\| c | paper 79.0; not run: data missing | - |" in lines
     assert "- A note." in lines
     alone = Table("figure9", "", "", "", TABLE.cells[1:2], ())
-    assert alone.words(alone.cells[0]) == ["12"]  # whose it is needs no word where the paper has none
+    assert body(alone.record()) == [("a", [["12"]])]  # "ours" is left out where the paper has no number
 
 
 def test_panels_are_the_rows_with_a_number() -> None:

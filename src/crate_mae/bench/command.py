@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +11,18 @@ from rich.console import Console
 
 from crate_mae.bench import (
     encoding,
+    image_pipeline,
     memory,
-    pictures,
     probing,
     processes,
     profiling,
-    race,
     rates,
     scaling,
     start,
     steps,
 )
 from crate_mae.bench.machine import machine
-from crate_mae.bench.table import Row, markdown, on_terminal
+from crate_mae.bench.table import Row, details, markdown, on_terminal
 from crate_mae.errors import UserError
 
 
@@ -46,7 +45,7 @@ GROUPS: dict[str, Group] = {
     "forms": Group(steps.form_rows, steps.FORMS_WHOLE, steps.FORMS_QUICK),
     "rates": Group(rates.rows, rates.WHOLE, rates.QUICK),
     "probe": Group(probing.rows, probing.WHOLE, probing.QUICK),
-    "pictures": Group(pictures.rows, pictures.WHOLE, pictures.QUICK),
+    "pipeline": Group(image_pipeline.rows, image_pipeline.WHOLE, image_pipeline.QUICK),
     "processes": Group(processes.rows, processes.WHOLE, processes.QUICK),
     "scaling": Group(scaling.rows, scaling.WHOLE, scaling.QUICK),
     "start": Group(start.rows, start.WHOLE, start.QUICK),
@@ -62,13 +61,9 @@ def chosen(only: tuple[str, ...]) -> dict[str, Group]:
     return {name: GROUPS[name] for name in only or GROUPS}
 
 
-def racing(data_root: Path | None) -> dict[str, Group]:
-    """The race, with the images of named sets there."""
-    whole, quick = (replace(sizes, data_root=data_root) for sizes in (race.WHOLE, race.QUICK))
-    return {"race": Group(race.rows, whole, quick)}
-
-
-def run(out: Path, quick: bool, groups: dict[str, Group], words: str, console: Console) -> list[Row]:
+def run(
+    out: Path, groups: dict[str, Group], *, quick: bool, verbose: bool, command: str, console: Console
+) -> list[Row]:
     """Measure, print the table, and write bench.json and bench.md to the folder ``out``."""
     out.mkdir(parents=True, exist_ok=True)
     place, found, spent = machine(), {}, {}
@@ -77,17 +72,20 @@ def run(out: Path, quick: bool, groups: dict[str, Group], words: str, console: C
         began = time.perf_counter()
         found[name] = list(group.rows(group.quick if quick else group.whole, console))
         spent[name] = round(time.perf_counter() - began, 1)
-        write(out, found, spent, place, words)  # what is there stays where a later row fails
+        write(out, found, spent, place, command)  # results so far are kept if a later row fails
     rows = [row for group in found.values() for row in group]
     console.print(on_terminal(rows))
+    if verbose:
+        for paragraph in details(rows):
+            console.print(paragraph, highlight=False, markup=False)
     minutes, seconds = divmod(round(sum(spent.values())), 60)
     console.print(f"{minutes} min {seconds} s. Wrote {out / 'bench.json'} and {out / 'bench.md'}.", soft_wrap=True)
     return rows
 
 
-def write(out: Path, found: dict[str, list[Row]], spent: dict[str, float], place: dict[str, Any], words: str) -> None:
+def write(out: Path, found: dict[str, list[Row]], spent: dict[str, float], place: dict[str, Any], command: str) -> None:
     """Everything as JSON, and the table as Markdown."""
     rows = [{"group": name, **row.to_dict()} for name, group in found.items() for row in group]
-    content = {"command": words, "machine": place, "seconds": spent, "rows": rows}
+    content = {"command": command, "machine": place, "seconds": spent, "rows": rows}
     (out / "bench.json").write_text(json.dumps(content, indent=1) + "\n")
-    (out / "bench.md").write_text(markdown([row for group in found.values() for row in group], place, words))
+    (out / "bench.md").write_text(markdown([row for group in found.values() for row in group], place, command))

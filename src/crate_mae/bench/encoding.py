@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from crate_mae.bench.apart import race_apart
 from crate_mae.bench.contestants import BASE, ENCODERS, LISTING, MISSING, OURS, SHALLOW, TRANSFORMERS, Work, installed
 from crate_mae.bench.machine import SGEMM, sgemm
+from crate_mae.bench.own_process import race_in_processes
 from crate_mae.bench.steps import share
 from crate_mae.bench.table import Row, at_least
 from crate_mae.models.config import ModelConfig
@@ -27,16 +27,17 @@ WHOLE, QUICK = Sizes(), Sizes(SHALLOW, batch=2, rounds=1, sgemm_seconds=0.2)
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
     work = Work(sizes.config, sizes.batch)
-    what = f"encoding, {work}"
+    what, label = f"encoding, {work}", f"encoding, batch {sizes.batch}"
     best = sgemm(sizes.sgemm_seconds)
     contestants = {name: (name, work) for name in installed(ENCODERS)}
-    laps = race_apart("encoding", what, contestants, sizes.rounds, console, {SGEMM: best})
+    laps = race_in_processes("encoding", what, contestants, sizes.rounds, console, {SGEMM: best})
     flops = encoding_flops(sizes.config, sizes.batch)
     for other, goal in {LISTING: at_least(1.5), TRANSFORMERS: at_least(3.3)}.items():
         if other not in laps.seconds:
-            yield Row(what, "transformers' ViT", None, goal=goal, note=MISSING)
+            yield Row(label, what, "transformers' ViT", None, goal=goal, note=MISSING)
             continue
         yield Row(
+            label,
             what,
             "transformers' ViT" if other == TRANSFORMERS else other,
             laps.speedup(OURS, other),

@@ -69,13 +69,14 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
                 peaks[name] = in_a_process_of_its_own(name, work)
                 advance(name)
         for other, goal in ((LISTING, at_most(0.55)), (TRANSFORMERS, None)):
-            what = f"peak memory of a training step, {work}"
+            what, label = f"peak memory of a training step, {work}", f"memory of a step, batch {batch}"
             if other not in peaks:
-                yield Row(what, other, None, note=MISSING)
+                yield Row(label, what, other, None, note=MISSING)
                 continue
             ratio = peaks[OURS].above / peaks[other].above
             pair = {name: peaks[name] for name in (OURS, other)}
             yield Row(
+                label,
                 what,
                 other,
                 Spread.of([ratio]),

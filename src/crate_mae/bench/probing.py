@@ -68,8 +68,9 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
     cut = {name: [fit.C for fit in side if not fit.converged] for name, side in fits.items()}
     words = "; ".join(f"{name} not converged at C {values}" for name, values in cut.items() if values)
     yield Row(
+        "probe, sweep over six C",
         f"probe sweep over six C, {sizes.samples:,} x {sizes.dim}",
-        "six scikit-learn fits",
+        "scikit-learn",
         laps.speedup(SEPARATE, SWEEP) if apart <= APART else None,
         goal=at_most(0.4),
         note=f"accuracies at most {apart:.2f} points apart; {words or 'all fits converged on both sides'}",

@@ -42,10 +42,10 @@ WHOLE, QUICK = Sizes(), Sizes(batch=64, steps=1, rounds=1)
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
     what = f"two processes, one core each, d {sizes.config.dim}, global batch {sizes.batch}"
-    against = "one process on one core"
+    label, against = "two processes, one core each", "one process"
     cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
     if len(cores) < 2:
-        yield Row(what, against, None, goal=at_least(1.85), note="not run: needs two cores, on Linux")
+        yield Row(label, what, against, None, goal=at_least(1.85), note="not run: needs two cores, on Linux")
         return
     laps = Laps({"one": [], "two": []})
     with progress("processes", sizes.rounds, console) as advance:
@@ -54,6 +54,7 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
                 laps.seconds[name].append(start(sizes, cores[:world]))
             advance()
     yield Row(
+        label,
         what,
         against,
         laps.speedup("two", "one"),

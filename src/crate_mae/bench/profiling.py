@@ -14,11 +14,11 @@ from crate_mae.models.config import ModelConfig
 from crate_mae.progress import progress
 
 KINDS: dict[str, tuple[str, ...]] = {
-    "matrix products": ("aten::mm", "aten::addmm"),
-    "attention's products": ("aten::bmm", "aten::baddbmm"),
-    "attention's softmax": ("aten::_softmax", "aten::_softmax_backward_data"),
-    "layer norms": ("aten::native_layer_norm", "aten::native_layer_norm_backward"),
-    "AdamW": ("aten::_fused_adamw_",),
+    "matrix products (`mm`, `addmm`)": ("aten::mm", "aten::addmm"),
+    "attention's products (`bmm`, `baddbmm`)": ("aten::bmm", "aten::baddbmm"),
+    "attention's softmax, forward and backward": ("aten::_softmax", "aten::_softmax_backward_data"),
+    "layer norms, forward and backward": ("aten::native_layer_norm", "aten::native_layer_norm_backward"),
+    "AdamW, fused": ("aten::_fused_adamw_",),
 }
 REST = "sums, thresholds, copies and all else"
 
@@ -55,4 +55,10 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
                 found.append(shares(step))
                 advance()
         for kind in (*KINDS, REST):
-            yield Row(f"{kind}, {what}", "the whole step", Spread.of([each[kind] for each in found]), unit="%")
+            yield Row(
+                f"d {config.dim}: {kind}",
+                f"{kind}, {what}",
+                "the whole step",
+                Spread.of([each[kind] for each in found]),
+                unit="%",
+            )

@@ -66,18 +66,18 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
     shape = f"batch {sizes.batch}, N {sizes.tokens}, d {sizes.dim}, K {sizes.subspaces}, float32"
     given = {name: lambda rate=rate: rate(W) for name, rate in SIDES.items()}
     laps = race("R^c given W", given, sizes.rounds, console)
-    yield _row(f"R^c and its gradient given U_k^T Z, {shape}", laps, goal=3.5)
+    yield _row("R^c and its gradient", f"R^c and its gradient given U_k^T Z, {shape}", laps, goal=3.5)
     every = {name: lambda rate=rate: whole(rate) for name, rate in SIDES.items()}
     laps = race("R^c whole", every, sizes.rounds, console)
-    yield _row(f"R^c and its gradient with projections, {shape}", laps, goal=None)
+    yield _row("the same with projections", f"R^c and its gradient with projections, {shape}", laps, goal=None)
 
 
-def _row(what: str, laps: Laps, goal: float | None) -> Row:
+def _row(name: str, what: str, laps: Laps, goal: float | None) -> Row:
     mine, *others = laps.seconds
     best = [min(times) for times in zip(*(laps.seconds[name] for name in others), strict=True)]
     ratio = Spread.of([b / a for a, b in zip(laps.seconds[mine], best, strict=True)])
     bound = at_least(goal) if goal else None
-    return Row(what, "the same on the N x N side", ratio, goal=bound, seconds=laps.spreads())
+    return Row(name, what, "the N x N side", ratio, goal=bound, seconds=laps.spreads())
 
 
 def tokens_and_bases(sizes: Sizes) -> tuple[Float[Tensor, "b d N"], Float[Tensor, "K d p"]]:

@@ -58,6 +58,7 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
         farthest = 100 * deviation(list(middle.values()))
         each = Spread.of([100 * deviation(list(values)) for values in zip(*per_flop.values(), strict=True)])
         yield Row(
+            f"cost against {name}",
             f"cost against {name} {min(works)} to {max(works)}, d {sizes.config.dim}",
             "the FLOP count",
             Spread(farthest, min(farthest, each.low), max(farthest, each.high)),

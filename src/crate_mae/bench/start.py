@@ -38,7 +38,8 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
     ):
         yield Row(
             f"start: {name}",
-            f"{other}: seconds more",
+            f"start: {name}, seconds more",
+            other,
             laps.difference(name, other),
             unit="s",
             goal=at_most(bound),

@@ -1,11 +1,10 @@
 """What a measurement found: rows for the terminal, for Markdown and for JSON."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from rich.table import Table
-from rich.text import Text
 
 from crate_mae.bench.harness import Spread
 
@@ -36,7 +35,10 @@ def at_most(bound: float) -> Goal:
 class Row:
     """One result."""
 
+    name: str
+    """In a few words, for one line of a terminal."""
     what: str
+    """The same with all sizes."""
     against: str
     result: Spread | None
     """The median over the rounds and its quartiles; None where it was not run."""
@@ -60,6 +62,15 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"met": self.met}
+
+    @staticmethod
+    def from_dict(record: Mapping[str, Any]) -> "Row":
+        """A row of bench.json."""
+        values = {field.name: record[field.name] for field in fields(Row)}
+        for name in ("result", "sgemm_share"):
+            values[name] = values[name] and Spread(**values[name])
+        values["seconds"] = {name: Spread(**spread) for name, spread in values["seconds"].items()}
+        return Row(**values | {"goal": values["goal"] and Goal(**values["goal"])})
 
     def cells(self) -> list[str]:
         """What, against, result, spread, goal, whether met, share of sgemm, peak memory, note."""
@@ -87,13 +98,22 @@ def number(value: float, unit: Unit) -> str:
 
 
 def on_terminal(rows: Sequence[Row]) -> Table:
-    """What fits 80 columns: the note and the memory stand below what was measured."""
-    table = Table("what", *HEAD[1:7], show_lines=True)
+    """One line a row, in 80 columns."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading, width in (("what", 34), ("against", 18), ("result", 8), ("goal", 9), ("met", 3)):
+        table.add_column(heading, no_wrap=True, max_width=width)
     for row in rows:
-        what, *cells, memory, note = row.cells()
-        below = "\n".join(filter(None, (note, memory)))
-        table.add_row(Text(what).append(f"\n{below}" if below else "", style="dim"), *cells)
+        _, against, result, _, goal, met, *_ = row.cells()
+        table.add_row(row.name, against, result, goal, met, style="bold" if row.met is False else "")
     return table
+
+
+def details(rows: Sequence[Row]) -> Iterator[str]:
+    """What the terminal's table leaves out, a paragraph for each row."""
+    for row in rows:
+        what, against, _, quartiles, _, _, share, memory, note = row.cells()
+        words = [f"quartiles {quartiles}", f"{share} of sgemm's rate" if share else "", memory, note]
+        yield f"{row.name}: {what}, against {against}: {'; '.join(filter(None, words))}."
 
 
 def markdown(rows: Sequence[Row], machine: dict[str, Any], command: str) -> str:

@@ -73,7 +73,13 @@ def write(made: Made, place: Place, seeds: int) -> Path:
     folder = place.out / table.name
     folder.mkdir(parents=True, exist_ok=True)
     item = ITEMS[table.name]
-    about = {"label": item.label, "scale": place.scale.name, "seeds": seeds, "commit": commit()}
+    about = {
+        "label": item.label,
+        "scale": place.scale.name,
+        "protocol": place.scale.protocol,
+        "seeds": seeds,
+        "commit": commit(),
+    }
     (folder / f"{table.name}.json").write_text(table.json(**about))
     (folder / f"{table.name}.csv").write_text(table.csv())
     shown = "".join(f"\n![{name}]({name}.png)\n" for name in made.pictures)

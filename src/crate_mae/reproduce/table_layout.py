@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from statistics import fmean, stdev
@@ -60,44 +61,35 @@ class Table:
     """The paper's."""
 
     @cached_property
-    def rows(self) -> list[str]:
-        return list(dict.fromkeys(cell.row for cell in self.cells))
-
-    @cached_property
     def columns(self) -> list[str]:
         return list(dict.fromkeys(cell.column for cell in self.cells))
 
-    @cached_property
-    def at(self) -> dict[tuple[str, str], Cell]:
-        return {(cell.row, cell.column): cell for cell in self.cells}
-
-    @cached_property
-    def _whose(self) -> str:
-        return "ours " if any(cell.paper is not None for cell in self.cells) else ""
-
-    def words(self, cell: Cell | None) -> list[str]:
-        """What a cell says: the paper's number, then ours or why there is none."""
-        if cell is None:
-            return ["-"]
-        lines = [] if cell.paper is None else [f"paper {_number(cell.paper, self.paper_digits)}"]
-        if cell.mean is not None:
-            spread = "" if cell.std is None else f" ± {_number(cell.std, self.digits)}"
-            lines.append(f"{self._whose}{_number(cell.mean, self.digits)}{spread}")
-        return lines + ([cell.note] if cell.note else [])
+    def record(self, **more: Any) -> dict[str, Any]:
+        """Everything as JSON has it, every seed's number too."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "heading": self.heading,
+            "unit": self.unit,
+            "digits": self.digits,
+            "paper_digits": self.paper_digits,
+            **more,
+            "notes": list(self.notes),
+            "cells": [{**asdict(cell), "ours": cell.mean, "std": cell.std} for cell in self.cells],
+        }
 
     def printed(self) -> Printed:
         """For the terminal."""
         printed = Printed(self.heading, *self.columns, title=self.title, title_justify="left", show_lines=True)
-        for row in self.rows:
-            printed.add_row(row, *("\n".join(self.words(self.at.get((row, column)))) for column in self.columns))
+        for row, cells in body(self.record()):
+            printed.add_row(row, *map("\n".join, cells))
         return printed
 
     def markdown(self) -> str:
-        lines = [f"## {self.title}", "", *([f"In {self.unit}.", ""] if self.unit else [])]
-        lines += [_line([self.heading, *self.columns]), _line(["---"] * (1 + len(self.columns)))]
-        for row in self.rows:
-            lines.append(_line([row, *("; ".join(self.words(self.at.get((row, name)))) for name in self.columns)]))
-        return "\n".join([*lines, "", *(f"- {note}" for note in self.notes), ""])
+        return markdown(self.record())
+
+    def json(self, **more: Any) -> str:
+        return json.dumps(self.record(**more), indent=1, ensure_ascii=False) + "\n"
 
     def csv(self) -> str:
         """One line for each cell."""
@@ -108,12 +100,6 @@ class Table:
             row = [cell.row, cell.column, cell.paper, cell.mean, cell.std, len(cell.values), cell.note]
             writer.writerow(["" if part is None else part for part in row])
         return file.getvalue()
-
-    def json(self, **more: Any) -> str:
-        """Everything, every seed's number too."""
-        cells = [{**asdict(cell), "ours": cell.mean, "std": cell.std} for cell in self.cells]
-        record = {"name": self.name, "title": self.title, "unit": self.unit, **more, "notes": self.notes}
-        return json.dumps(record | {"cells": cells}, indent=1, ensure_ascii=False) + "\n"
 
     def panels(self, columns: list[str] | None = None, by_column: bool = False) -> list[Panel]:
         """For the picture: one panel for each row that has a number in these columns; or one for each column."""
@@ -127,6 +113,35 @@ class Table:
             for title, cells in groups.items()
             if any(cell.values or cell.paper is not None for cell in cells.values())
         ]
+
+
+def body(record: Mapping[str, Any]) -> list[tuple[str, list[list[str]]]]:
+    """From a table's record to its rows: a name, and the lines of each cell."""
+    at = {(cell["row"], cell["column"]): cell for cell in record["cells"]}
+    rows, columns = (list(dict.fromkeys(cell[of] for cell in record["cells"])) for of in ("row", "column"))
+    return [(row, [_lines(record, at.get((row, column))) for column in columns]) for row in rows]
+
+
+def _lines(record: Mapping[str, Any], cell: Mapping[str, Any] | None) -> list[str]:
+    """The paper's number, then ours or why there is none."""
+    if cell is None:
+        return ["-"]
+    lines = [] if cell["paper"] is None else [f"paper {_number(cell['paper'], record['paper_digits'])}"]
+    if cell["ours"] is not None:
+        # "ours" is only needed beside the paper's numbers.
+        whose = "ours " if any(each["paper"] is not None for each in record["cells"]) else ""
+        spread = "" if cell["std"] is None else f" ± {_number(cell['std'], record['digits'])}"
+        lines.append(f"{whose}{_number(cell['ours'], record['digits'])}{spread}")
+    return lines + ([cell["note"]] if cell["note"] else [])
+
+
+def markdown(record: Mapping[str, Any], level: int = 2) -> str:
+    """A table's record as a section of a Markdown page."""
+    columns = list(dict.fromkeys(cell["column"] for cell in record["cells"]))
+    lines = [f"{'#' * level} {record['title']}", "", *([f"In {record['unit']}.", ""] if record["unit"] else [])]
+    lines += [_line([record["heading"], *columns]), _line(["---"] * (1 + len(columns)))]
+    lines += [_line([row, *map("; ".join, cells)]) for row, cells in body(record)]
+    return "\n".join([*lines, "", *(f"- {note}" for note in record["notes"]), ""])
 
 
 def _number(value: float, digits: int) -> str:

@@ -32,7 +32,7 @@ PIPELINE, DECODING = "pipeline", "decoding alone"
 
 @dataclass(frozen=True)
 class Sizes:
-    pictures: int = 256
+    images: int = 256
     width: int = 500
     height: int = 375
     size: int = 224
@@ -41,7 +41,7 @@ class Sizes:
     rounds: int = 9
 
 
-WHOLE, QUICK = Sizes(), Sizes(pictures=64, rounds=2)
+WHOLE, QUICK = Sizes(), Sizes(images=64, rounds=2)
 
 
 class Decoding(Transform):
@@ -58,14 +58,14 @@ class Decoding(Transform):
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
     colours = 3, IMAGENET_MEAN, IMAGENET_STD
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(sizes.pictures):
+        for number in range(sizes.images):
             photo(number, sizes.width, sizes.height).save(Path(folder) / f"{number:04d}.jpg", quality=90)
         source = Folder(Path(folder), None)
         samples = {
             PIPELINE: Samples(source, Augmentation((sizes.size, sizes.size), *colours), num_patches=196),
             DECODING: Samples(source, Decoding((1, 1), *colours), num_patches=196),
         }
-        steps = range(sizes.pictures // sizes.batch)
+        steps = range(sizes.images // sizes.batch)
         for workers in sizes.workers:
 
             def read(name: str, workers: int = workers) -> None:
@@ -75,11 +75,12 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
             way = f"{sizes.width} x {sizes.height} JPEG to {sizes.size} px with RandAugment"
             contestants: dict[str, Run] = {name: partial(read, name) for name in samples}
             with freed_memory_kept():  # as a run does
-                laps = race(f"pictures, {words(workers)}", contestants, sizes.rounds, console)
+                laps = race(f"image pipeline, {words(workers)}", contestants, sizes.rounds, console)
             count = len(steps) * sizes.batch
             yield Row(
+                f"image pipeline, {workers or 'no'} workers",
                 f"image pipeline, {way}, {words(workers)}",
-                "decoding alone, same processes",
+                "decoding alone",
                 laps.speedup(PIPELINE, DECODING),
                 goal=at_least(0.6),
                 note=", ".join(f"{name} {count / laps.spread(name).middle:.0f} images/s" for name in samples),

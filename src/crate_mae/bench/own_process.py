@@ -23,7 +23,7 @@ TASKS: Mapping[Task, Mapping[str, Callable[[Work], Run]]] = {"training": TRAINEE
 
 
 @contextmanager
-def apart(task: Task, name: str, work: Work) -> Iterator[Run]:
+def own_process(task: Task, name: str, work: Work) -> Iterator[Run]:
     """Start the process; each call of what is given lets it run once and waits for it.
 
     It starts while others do: the first call, which should not count, waits until it is ready.
@@ -61,7 +61,7 @@ def apart(task: Task, name: str, work: Work) -> Iterator[Run]:
             orders.close()  # which ends it
 
 
-def race_apart(
+def race_in_processes(
     task: Task,
     what: str,
     contestants: Mapping[str, tuple[str, Work]],
@@ -71,7 +71,7 @@ def race_apart(
 ) -> Laps:
     """A race of contestants in processes of their own, each with its work, and of whoever else runs here."""
     with ExitStack() as stack:
-        started = {who: stack.enter_context(apart(task, *each)) for who, each in contestants.items()}
+        started = {who: stack.enter_context(own_process(task, *each)) for who, each in contestants.items()}
         return race(what, {**started, **(here or {})}, rounds, console)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crate_mae import UserError
-from crate_mae.bench import apart
+from crate_mae.bench import own_process
 from crate_mae.bench.contestants import LISTING, OURS, Work
 from tests.bench.tiny import CONFIG
 
@@ -30,8 +30,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[str]]:
 
 def test_it_runs_when_told_and_ends_with_the_race(started: list[subprocess.Popen[str]]) -> None:
     with (
-        apart.apart("training", OURS, Work(CONFIG, 2)) as ours,
-        apart.apart("encoding", LISTING, Work(CONFIG, 2)) as it,
+        own_process.own_process("training", OURS, Work(CONFIG, 2)) as ours,
+        own_process.own_process("encoding", LISTING, Work(CONFIG, 2)) as it,
     ):
         for run in (ours, it, ours):
             run()
@@ -42,12 +42,12 @@ def test_it_runs_when_told_and_ends_with_the_race(started: list[subprocess.Popen
 
 def test_what_fails_there_is_said_here() -> None:
     said = r"nobody could not be measured \(training\): KeyError: 'nobody'"
-    with apart.apart("training", "nobody", Work(CONFIG, 2)) as run, pytest.raises(UserError, match=said):
+    with own_process.own_process("training", "nobody", Work(CONFIG, 2)) as run, pytest.raises(UserError, match=said):
         run()
 
 
 def test_one_that_is_killed_between_two_runs_is_named(started: list[subprocess.Popen[str]]) -> None:
-    with apart.apart("training", OURS, Work(CONFIG, 2)) as run:
+    with own_process.own_process("training", OURS, Work(CONFIG, 2)) as run:
         run()
         started[0].kill()
         started[0].wait()
@@ -64,11 +64,11 @@ def test_only_this_project_keeps_freed_memory(monkeypatch: pytest.MonkeyPatch) -
         kept.append(name)
         yield
 
-    monkeypatch.setattr(apart, "freed_memory_kept", noted)
+    monkeypatch.setattr(own_process, "freed_memory_kept", noted)
     monkeypatch.setattr("torch.set_num_threads", lambda _: None)
     for name in (OURS, LISTING):
         answers = io.StringIO()
         asked = {"task": "training", "name": name, "threads": 1, **Work(CONFIG, 2, 0.5).to_dict()}
-        apart.serve(asked, io.StringIO("\n\n"), answers)
+        own_process.serve(asked, io.StringIO("\n\n"), answers)
         assert answers.getvalue() == 3 * "done\n"
     assert kept == [OURS]

@@ -1,0 +1,86 @@
+"""Fill the tables of docs/performance.md and docs/results.md from the records in this folder: ``make pages``.
+
+A page marks the place of a table; what stands between the marks is replaced:
+
+    <!-- table: NAME -->
+    <!-- end -->
+"""
+
+import json
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from crate_mae.bench import table
+from crate_mae.bench.profiling import KINDS, REST
+from crate_mae.bench.race import table as race_table
+from crate_mae.reproduce import table_layout
+
+RECORDS = Path(__file__).parent
+PAGES = [RECORDS.parent / "docs" / name for name in ("performance.md", "results.md")]
+MARKED = re.compile(r"(?<=<!-- table: )(\S+)( -->\n)(?:.*?)(?=<!-- end -->)", re.DOTALL)
+
+
+def record(name: str) -> dict[str, Any]:
+    return json.loads((RECORDS / f"{name}.json").read_text())
+
+
+def bench() -> str:
+    """Every row of the whole bench but the profile's."""
+    found = record("bench")
+    rows = [table.Row.from_dict(row) for row in found["rows"] if row["group"] != "profile"]
+    return table.markdown(rows, found["machine"], found["command"])
+
+
+def bench_runs() -> str:
+    """The rows near their goals in several whole runs."""
+    found = record("bench_runs")
+    commits = found["commits"]
+    lines = [f"| what | goal | {' | '.join(commits)} |", f"|---|---:|{'---:|' * len(commits)}"]
+    for row in found["rows"]:
+        results = (", ".join(f"{value:.2f}" for value in row["results"][commit]) for commit in commits)
+        lines.append(f"| {row['what']} | {row['goal']} | {' | '.join(results)} |")
+    return "\n".join([*lines, ""])
+
+
+def profile() -> str:
+    """Shares of a training step, of Base and of the CPU-sized model."""
+    shares = [row["result"]["middle"] for row in record("bench")["rows"] if row["group"] == "profile"]
+    kinds = [*KINDS, REST]
+    lines = ["| operation | Base, batch 16 | CPU-sized, batch 128 |", "|---|---:|---:|"]
+    for kind, base, small in zip(kinds, shares[: len(kinds)], shares[len(kinds) :], strict=True):
+        lines.append(f"| {kind} | {base:.1f} % | {small:.1f} % |")
+    return "\n".join([*lines, ""])
+
+
+def race() -> str:
+    return race_table.markdown(record("race"))
+
+
+def protocol() -> str:
+    """How the models of all reproduced tables were trained."""
+    return record("reproduce/table2")["protocol"] + "\n"
+
+
+def reproduced(name: str) -> str:
+    """A table or figure of the paper; the protocol of all of them is said once."""
+    found = record(f"reproduce/{name}")
+    notes = [note for note in found["notes"] if note != found["protocol"]]
+    return table_layout.markdown(found | {"notes": notes}, level=3)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    made.__name__.replace("_", "-"): made for made in (bench, bench_runs, profile, race, protocol)
+} | {path.stem: partial(reproduced, path.stem) for path in (RECORDS / "reproduce").glob("*.json")}
+
+
+def filled(page: str) -> str:
+    """The page with every marked table as its record has it."""
+    return MARKED.sub(lambda mark: f"{mark[1]}{mark[2]}{TABLES[mark[1]]()}", page)
+
+
+if __name__ == "__main__":
+    for path in PAGES:
+        path.write_text(filled(path.read_text()))

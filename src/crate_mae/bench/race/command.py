@@ -1,0 +1,258 @@
+"""``crate-mae bench --race``: jobs on all cores, two at most side by side; race.json and race.md of what is done."""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from crate_mae.bench.machine import machine
+from crate_mae.bench.race.images import prepare
+from crate_mae.bench.race.job import TRAINING, Job
+from crate_mae.bench.race.recipes import COURSES, RECIPES, Course, Recipe
+from crate_mae.bench.race.table import markdown
+from crate_mae.data.checking import processors
+from crate_mae.errors import UserError
+
+SIDE_BY_SIDE = 2
+LINE_EVERY = 10
+"""Per cent of a training between two lines, where there is no terminal."""
+
+
+def chosen(only: Sequence[str]) -> dict[str, dict[str, Recipe]]:
+    """Contestants by course; ``only`` names courses, contestants or both."""
+    contestants = list(dict.fromkeys(name for recipes in RECIPES.values() for name in recipes))
+    for name in only:
+        if name not in RECIPES and name not in contestants:
+            raise UserError(f"there is no {name} in the race; choose from {', '.join([*RECIPES, *contestants])}.")
+    courses = [name for name in RECIPES if name in only] or list(RECIPES)
+    racing = [name for name in contestants if name in only] or contestants
+    return {course: {name: RECIPES[course][name] for name in racing} for course in courses}
+
+
+def race(
+    out: Path,
+    data_root: Path | None,
+    *,
+    seconds: float,
+    seeds: int,
+    console: Console,
+    command: str,
+    recipes: dict[str, dict[str, Recipe]] = RECIPES,
+    courses: dict[str, Course] = COURSES,
+) -> Path:
+    """Run what is not done yet, write race.json and race.md to ``out``, and print the table."""
+    jobs = [
+        Job(name, courses[course], recipe, seed, seconds, out)
+        for course in recipes
+        for seed in range(seeds)
+        for name, recipe in recipes[course].items()
+    ]
+    for job in jobs:
+        job.check()
+    for course in recipes:
+        prepare(courses[course], data_root, out / "images" / courses[course].data, console)
+    about = {"command": command, "machine": machine() | {"threads": 1}, "protocol": protocol(jobs)}
+    write(out, about, jobs)
+    carry_out(out, about, jobs, console)
+    console.print((out / "race.md").read_text(), highlight=False, markup=False, soft_wrap=True)
+    console.print(f"Wrote {out / 'race.json'} and {out / 'race.md'}.", soft_wrap=True)
+    return out / "race.json"
+
+
+def carry_out(out: Path, about: dict[str, Any], jobs: list[Job], console: Console) -> None:
+    """All jobs that are not done, in order, each in a process of its own."""
+    waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
+    todo = [job for job in jobs if not job.is_done()]
+    for job in todo:
+        waiting.put(job)
+    messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+    slots = [Slot(core, waiting, messages) for core in cores()[: len(todo)]]
+    for slot in slots:
+        slot.start()
+    running = len(slots)
+    try:
+        with Board(console, sum(not job.file(step).is_file() for job in todo for step in job.steps)) as board:
+            while running:
+                message = messages.get()
+                if message.job is None:
+                    running -= 1
+                elif "error" in message.content:
+                    raise UserError(f"{message.job.name} failed: {message.content['error']}")
+                else:
+                    board.show(message.job, message.content)
+                    if "numbers" in message.content:
+                        write(out, about, jobs)
+    except KeyboardInterrupt:
+        console.print("Stopped; the same command continues from here.")
+        raise
+    finally:
+        for slot in slots:
+            slot.stop()
+        for slot in slots:
+            slot.join()
+
+
+def cores() -> list[int | None]:
+    """One for each job that runs at the same time; None where the system does not let a process choose its core."""
+    if hasattr(os, "sched_getaffinity"):
+        return list(sorted(os.sched_getaffinity(0))[:SIDE_BY_SIDE])
+    return [None] * min(SIDE_BY_SIDE, processors())
+
+
+@dataclass(frozen=True)
+class Message:
+    """From a job's process: progress, numbers or an error; without a job, a slot has no more to do."""
+
+    job: Job | None
+    content: dict[str, Any] = field(default_factory=dict)
+
+
+class Slot(threading.Thread):
+    """A core: it runs one job after the other."""
+
+    def __init__(
+        self, core: int | None, waiting: "queue.SimpleQueue[Job]", messages: "queue.SimpleQueue[Message]"
+    ) -> None:
+        super().__init__(daemon=True)
+        self.core, self.waiting, self.messages = core, waiting, messages
+        self.stopped = False
+        self.process: subprocess.Popen[str] | None = None
+
+    def run(self) -> None:
+        while not self.stopped:
+            try:
+                job = self.waiting.get_nowait()
+            except queue.Empty:
+                break
+            self.run_job(job)
+        self.messages.put(Message(None))
+
+    def run_job(self, job: Job) -> None:
+        asked = json.dumps({"settings": job.settings(), "core": self.core})
+        words = [sys.executable, "-m", "crate_mae.bench.race.job", asked]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        with (
+            tempfile.TemporaryFile("w+") as errors,
+            subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment) as process,
+        ):
+            self.process = process
+            assert process.stdout is not None
+            for line in process.stdout:
+                self.messages.put(Message(job, json.loads(line)))
+            if process.wait() and not self.stopped:
+                errors.seek(0)
+                said = errors.read().strip().splitlines() or [f"it ended with code {process.returncode}"]
+                self.messages.put(Message(job, {"error": said[-1]}))
+
+    def stop(self) -> None:
+        """Ask the running job to save and end."""
+        self.stopped = True
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+
+
+class Board:
+    """Progress of all jobs that run: a bar for each on a terminal, lines elsewhere."""
+
+    def __init__(self, console: Console, steps: int):
+        self.console = console
+        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %")
+        self.progress = Progress(
+            *columns,
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self.total = self.progress.add_task("race", total=steps, note="")
+        self.bars: dict[str, TaskID] = {}
+        self.done = 0
+        self.steps = steps
+
+    def __enter__(self) -> "Board":
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def show(self, job: Job, content: dict[str, Any]) -> None:
+        step = content["step"]
+        label = f"{job.name}: {step}"
+        if "numbers" in content:
+            self.done += 1
+            self.progress.advance(self.total)
+            if label in self.bars:
+                self.progress.remove_task(self.bars.pop(label))
+            self._line(f"{self.done}/{self.steps}  {label}  {in_words(content['numbers'])}")
+            return
+        if label not in self.bars:
+            self.bars[label] = self.progress.add_task(label, total=100, note="")
+        self.progress.update(self.bars[label], completed=content["percent"], note=content["note"])
+        if step == TRAINING and content["percent"] % LINE_EVERY == 0 and not self.console.is_terminal:
+            self._line(f"{label} {content['percent']} %  {content['note']}")
+
+    def _line(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def in_words(numbers: dict[str, Any]) -> str:
+    """Single numbers, such as ``loss 0.47``."""
+    return ", ".join(f"{name} {value:.4g}" for name, value in numbers.items() if isinstance(value, int | float))
+
+
+def write(out: Path, about: dict[str, Any], jobs: list[Job]) -> None:
+    """race.json and race.md of all that is done so far."""
+    results = [
+        {"data": job.course.data, "contestant": job.recipe.title, "seed": job.seed, **numbers}
+        for job in jobs
+        if (numbers := job.results())
+    ]
+    settings: dict[str, dict[str, Any]] = {}
+    for job in jobs:
+        settings.setdefault(job.course.data, {})[job.recipe.title] = job.settings()["recipe"]
+    record = about | {"recipes": settings, "results": results}
+    for name, text in (("race.json", json.dumps(record, indent=1) + "\n"), ("race.md", markdown(record))):
+        (out / name).write_text(text)
+
+
+def protocol(jobs: Sequence[Job]) -> list[str]:
+    """How it was done, for people."""
+    seconds, seeds = jobs[0].seconds, 1 + max(job.seed for job in jobs)
+    steps = jobs[0].course.finetune_steps
+    tuned = " and ".join(f"{count} steps on {percent} %" for percent, count in steps.items())
+    shapes = "; ".join(f"{job.recipe.title} on {job.course.data}: {shape(job)}" for job in jobs if job.seed == 0)
+    return [
+        f"Each contestant trains for {seconds:g} s of processor time in a process of one thread on a core of its own, "
+        "at most two side by side. Only training steps with their batches count; the learning rate follows the used "
+        f"share. {seeds} seeds, mean ± standard deviation.",
+        f"Recipes. {shapes}.",
+        "Images are kept in memory as bytes; a training crop is shifted by up to 4 pixels and mirrored at random. 5 % "
+        "of the training images are held out.",
+        "loss: mean squared error on the masked patches of the held-out images, pixels normalised; mean-patch error: "
+        "that of the mean training patch. images/s: in a second of processor time.",
+        "probe: logistic regression on the mean of patches of the last layer, fitted to all training images, C chosen "
+        "on the held-out ones. 20-NN: the same features, cosine similarity.",
+        f"1 % and 10 % of labels: test accuracy after fine-tuning all weights, {tuned}, batch "
+        f"{jobs[0].course.finetune_batch}; random weights: the same without pretraining.",
+    ]
+
+
+def shape(job: Job) -> str:
+    """A recipe in a line."""
+    c, r = job.course.config(job.recipe), job.recipe
+    return (
+        f"{c.image_size[0]} px, patch {c.patch_size[0]}, d {c.dim}, {c.heads} heads, {c.depth} layers, decoder "
+        f"{c.decoder_depth} x {c.decoder_dim}, AdamW {r.learning_rate:g}, betas {r.betas[0]}/{r.betas[1]}, decay "
+        f"{r.weight_decay:g}, clip {r.clip:g}, batch {r.batch}, {r.mask_ratio:.0%} masked"
+    )

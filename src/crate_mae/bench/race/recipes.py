@@ -1,0 +1,75 @@
+"""Who races and on what: each contestant with its own best recipe, each course with its images and its labels."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from crate_mae.models.config import ModelConfig
+from crate_mae.models.zoo import model_config
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A contestant's model and how it is trained."""
+
+    title: str
+    """For tables."""
+    model: str
+    """A name of the zoo."""
+    settings: Mapping[str, Any]
+    """Fields of ``ModelConfig``, and the preset; sizes of image and patch are the course's."""
+    learning_rate: float
+    """The peak; the schedule is a linear warm-up and a half cosine over the used share of the budget."""
+    warmup: float = 0.1
+    """The share of the budget in which the learning rate rises."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.05
+    clip: float = 1.0
+    """The largest norm of the gradient."""
+    batch: int = 128
+    mask_ratio: float = 0.75
+    finetune_rate: float = 1e-3
+    """The peak of the learning rate in fine-tuning, from pretrained and from random weights alike."""
+    layer_decay: float = 1.0
+    """In fine-tuning: each layer's learning rate over that of the layer above."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """A set of images and what is done with it."""
+
+    data: str
+    """Its name, or a path."""
+    image_size: int
+    patch_size: int
+    stored_size: int
+    """Images are kept in memory as squares of this side: the shorter side is resized to it, the middle is cut out."""
+    finetune_steps: Mapping[int, int] = field(default_factory=lambda: {1: 150, 10: 500})
+    """From the per cent of training images whose labels are used to the number of steps."""
+    finetune_batch: int = 128
+
+    def config(self, recipe: Recipe) -> ModelConfig:
+        """The model of a recipe for these images."""
+        return model_config(
+            recipe.model, image_size=self.image_size, patch_size=self.patch_size, **dict(recipe.settings)
+        )
+
+
+DECODER = {"decoder_dim": 128, "decoder_depth": 2, "decoder_heads": 4}
+CRATE_MAE = Recipe(
+    "CRATE-MAE",
+    "crate_mae_tiny_visible",
+    {"preset": "official", "dim": 256, "heads": 8, "depth": 4, **DECODER},
+    learning_rate=2e-3,
+)
+VIT_MAE = Recipe("ViT-MAE", "vit_mae_small", {"dim": 192, "heads": 6, "depth": 4, **DECODER}, learning_rate=1e-3)
+
+COURSES = {
+    "cifar10": Course("cifar10", image_size=32, patch_size=4, stored_size=32),
+    "imagenette": Course("imagenette", image_size=64, patch_size=8, stored_size=72),
+}
+RECIPES = {
+    "cifar10": {"crate-mae": CRATE_MAE, "vit-mae": VIT_MAE},
+    "imagenette": {"crate-mae": CRATE_MAE, "vit-mae": VIT_MAE},
+}
+"""For each course, the contestants by the names that --only takes."""
