@@ -17,7 +17,7 @@ from tests import shape_checks
 CHECKED = [
     "analysis",
     "attention",
-    "completing",
+    "complete",
     "data.digits",
     "data.loader",
     "data.reading",
@@ -27,10 +27,13 @@ CHECKED = [
     "export",
     "figures",
     "images",
+    "inpaint",
     "inspection",
+    "mask_regions",
     "operators",
-    "regions",
+    "photo",
     "theory",
+    "tiles",
     "tokens",
     "web.views",
 ]
