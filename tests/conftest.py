@@ -16,7 +16,7 @@ from tests import shape_checks
 
 CHECKED = [
     "analysis",
-    "complete",
+    "completion",
     "data.loader",
     "data.named_layouts",
     "data.sequential",
@@ -29,7 +29,6 @@ CHECKED = [
     "features.table",
     "figures",
     "image_io",
-    "mask_regions",
     "mssa_cpu",
     "operators",
     "planning",
