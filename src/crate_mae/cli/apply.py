@@ -51,7 +51,7 @@ def complete(
 
     from rich.console import Console
 
-    from crate_mae.complete import jobs, planner, run
+    from crate_mae.completion.command import jobs, planner, run
     from crate_mae.models.zoo import load_autoencoder
 
     found = jobs(images, out, sheet)

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 
+from crate_mae.completion.mask_regions import Region
 from crate_mae.errors import UserError
-from crate_mae.mask_regions import Region
 from crate_mae.tokens import Size, random_mask
 
 CONTEXT = 3

@@ -10,11 +10,11 @@ from PIL import Image
 from torch import Tensor
 
 from crate_mae import image_io
+from crate_mae.completion.mask_regions import Region
+from crate_mae.completion.photo import Photo
+from crate_mae.completion.tiles import Plan, Tile, bounds, seam_weights, tile_weights
 from crate_mae.errors import UserError
-from crate_mae.mask_regions import Region
 from crate_mae.models.autoencoder import MaskedAutoencoder
-from crate_mae.photo import Photo
-from crate_mae.tiles import Plan, Tile, bounds, seam_weights, tile_weights
 from crate_mae.tokens import Size
 
 Complete = Callable[[Float[Tensor, "b c h w"], Bool[Tensor, "b n"]], Float[Tensor, "b c h w"]]

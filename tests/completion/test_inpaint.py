@@ -9,10 +9,10 @@ from PIL import Image
 from sklearn.datasets import load_sample_image
 
 from crate_mae import UserError
-from crate_mae.inpaint import Complete, completed_region, inpaint, model_view, paste, shrink
-from crate_mae.mask_regions import region_by_rectangle
-from crate_mae.photo import Photo, read_photo, write_photo
-from crate_mae.tiles import Plan, Tile, plan_random, plan_region
+from crate_mae.completion.inpaint import Complete, completed_region, inpaint, model_view, paste, shrink
+from crate_mae.completion.mask_regions import region_by_rectangle
+from crate_mae.completion.photo import Photo, read_photo, write_photo
+from crate_mae.completion.tiles import Plan, Tile, plan_random, plan_region
 from tests.conftest import MAKES, small_model
 
 MIDDLE = (0.3, 0.3, 0.6, 0.6)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from crate_mae.completion.mask_regions import read_marks, region_by_picture, region_by_rectangle
 from crate_mae.errors import UserError
-from crate_mae.mask_regions import read_marks, region_by_picture, region_by_rectangle
 
 
 def test_a_rectangle_is_the_pixels_whose_centres_lie_in_it() -> None:

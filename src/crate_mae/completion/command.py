@@ -14,15 +14,21 @@ from rich.console import Console
 
 from crate_mae import figures, image_io
 from crate_mae.analysis.completed_images import MASKED_COLOUR
+from crate_mae.completion.inpaint import BATCH, Filled, inpaint
+from crate_mae.completion.mask_regions import (
+    Rectangle,
+    check_rectangle,
+    read_marks,
+    region_by_picture,
+    region_by_rectangle,
+)
+from crate_mae.completion.photo import Photo, format_of, read_photo, write_photo
+from crate_mae.completion.tiles import Plan, plan_random, plan_region
 from crate_mae.data.folders import SUFFIXES, walk
 from crate_mae.data.source import printable
 from crate_mae.errors import UserError
-from crate_mae.inpaint import BATCH, Filled, inpaint
-from crate_mae.mask_regions import Rectangle, check_rectangle, read_marks, region_by_picture, region_by_rectangle
 from crate_mae.models.autoencoder import MaskedAutoencoder
-from crate_mae.photo import Photo, format_of, read_photo, write_photo
 from crate_mae.progress import progress
-from crate_mae.tiles import Plan, plan_random, plan_region
 from crate_mae.tokens import Size, masked_count
 
 COARSE = 16

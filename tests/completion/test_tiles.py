@@ -6,9 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crate_mae.errors import UserError
-from crate_mae.mask_regions import Region
-from crate_mae.tiles import (
+from crate_mae.completion.mask_regions import Region
+from crate_mae.completion.tiles import (
     LEAST_VISIBLE,
     Tile,
     coverage,
@@ -20,6 +19,7 @@ from crate_mae.tiles import (
     thickness,
     tile_weights,
 )
+from crate_mae.errors import UserError
 
 IMAGE, GRID = (64, 64), (8, 8)
 

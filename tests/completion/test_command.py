@@ -9,11 +9,11 @@ from PIL import Image
 from sklearn.datasets import load_sample_image
 
 import crate_mae
-from crate_mae import complete
 from crate_mae.cli import main
-from crate_mae.inpaint import Filled
-from crate_mae.photo import Photo
-from crate_mae.tiles import Plan
+from crate_mae.completion import command as complete
+from crate_mae.completion.inpaint import Filled
+from crate_mae.completion.photo import Photo
+from crate_mae.completion.tiles import Plan
 from tests.conftest import small_model
 from tests.data.conftest import write
 
