@@ -155,6 +155,20 @@ def test_ista_never_increases_the_lasso_from_a_feasible_start(
     assert (after <= before + 1e-9).all()
 
 
+@pytest.mark.parametrize("rho", [0.1, 0.5, 0.9])
+def test_a_relaxed_step_increases_the_lasso_no_more_than_the_average_of_its_ends(rho: float) -> None:
+    generator = torch.Generator().manual_seed(1)
+    dictionary = torch.randn(8, 8, generator=generator, dtype=torch.float64)
+    start = torch.rand(50, 8, generator=generator, dtype=torch.float64)
+    eta, lambda_ = 1 / torch.linalg.matrix_norm(dictionary, 2).item() ** 2, 0.3
+    full = ista(start, dictionary, eta, lambda_)
+    before, after, relaxed = (
+        lasso(start, code, dictionary, lambda_) for code in (start, full, torch.lerp(start, full, rho))
+    )
+    assert (relaxed <= (1 - rho) * before + rho * after + 1e-12).all()
+    assert (relaxed <= before + 1e-12).all()
+
+
 def test_for_signed_tokens_the_lasso_can_rise() -> None:
     # D = I: y = z fits z exactly, but y >= 0 can't, so the step from the infeasible start must pay.
     signal = torch.tensor([[-1.0]])
