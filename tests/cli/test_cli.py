@@ -103,7 +103,7 @@ def errors(tmp_path: Path, picture: Path, checkpoint: Path) -> dict[str, tuple[l
         "no decoder": (["complete", str(picture), "--checkpoint", str(encoder), *out], "no decoder"),
         "device": (["complete", str(picture), *good, "--device", "mps"], "mps"),
         "bad suffix": (["complete", str(picture), *good[:2], "--out", str(tmp_path / "out.xyz")], "--out"),
-        "of another model": (["convert", source, "--from", "mae", "--out", str(tmp_path / "c")], "another model"),
+        "does not match": (["convert", source, "--from", "mae", "--out", str(tmp_path / "c")], "does not match"),
         "foreign option": (["convert", source, "--from", "official", "--norm-eps", "1e-6", *out], "--norm-eps"),
         "heads": (["convert", source, "--from", "official", "--heads", "7", *out], "does not divide"),
         "size": (["convert", source, "--from", "official", "--image-size", "30", *out], "patches of 16"),

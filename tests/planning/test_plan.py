@@ -96,15 +96,15 @@ def test_a_remedy_makes_it_fit_and_less_does_not(recipe: str, memory: float) -> 
             assert not planned(recipe, f"accumulation={fewer}", memory=memory).fits
 
 
-def test_the_largest_part_fits_and_one_more_does_not() -> None:
-    largest = planned("crate_mae_base_imagenet").largest_part
+def test_the_largest_micro_batch_fits_and_one_more_image_does_not() -> None:
+    largest = planned("crate_mae_base_imagenet").largest_micro_batch
     for images, fits in [(largest, True), (largest + 1, False)]:
         assert planned("crate_mae_base_imagenet", f"batch={8 * images}").fits is fits
 
 
 def test_where_nothing_helps_it_says_so() -> None:
     made = planned("vit_mae_base_imagenet", memory=0.1)
-    assert (made.largest_part, made.remedies) == (0, [])
+    assert (made.largest_micro_batch, made.remedies) == (0, [])
     assert "more devices, more memory or a smaller model" in table(made)
 
 
@@ -116,7 +116,7 @@ def test_gradient_checkpointing_takes_time_and_gives_memory() -> None:
 
 def test_parts_change_memory_and_hardly_time() -> None:
     one, four = planned("crate_mae_small_imagenet"), planned("crate_mae_small_imagenet", "accumulation=4")
-    assert (four.part, four.parts) == (128, 4)
+    assert (four.micro_batch, four.micro_batches) == (128, 4)
     assert four.memory.activations < 0.26 * one.memory.activations
     assert one.step_flops < four.step_flops < 1.02 * one.step_flops  # dictionaries are folded for each part
 

@@ -112,7 +112,7 @@ def test_one_process_asked_to_stop_stops_both(tmp_path: Path) -> None:
     until(lambda: last_line(run) >= 7, group[0])
     group[1].kill(signal.SIGTERM)
     assert [process.wait() for process in group] == [0, 0], group[0].words
-    assert "Go on with: torchrun --nproc-per-node 2 -m crate_mae pretrain" in group[0].words
+    assert "Resume it with: torchrun --nproc-per-node 2 -m crate_mae pretrain" in group[0].words
     assert finish_group(words(run, "--resume", steps=60), tmp_path / "log")[0] == [0, 0]
     assert finish_group(words(whole, steps=60), tmp_path / "log")[0] == [0, 0]
     assert_same(run, whole)

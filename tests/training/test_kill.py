@@ -78,7 +78,7 @@ def test_asked_to_stop_it_saves_and_says_how_to_go_on(number: int, workers: int,
     assert 14 <= step < 60
     assert f"Stopped after step {step} of 60; nothing is lost." in said
     assert "Traceback" not in said
-    program, *again = shlex.split(said.splitlines()[-1].split("Go on with: ")[1])
+    program, *again = shlex.split(said.splitlines()[-1].split("Resume it with: ")[1])
     assert program == "crate-mae"
     assert finish(again, tmp_path / "log")[0] == 0
     assert finish(words(whole, steps=60), tmp_path / "log")[0] == 0

@@ -1,4 +1,4 @@
-"""Verbs that train."""
+"""The verbs plan, pretrain and finetune."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,16 +26,16 @@ def plan(
     """Print the parameters, FLOPs, memory and time of a run before it is started. Nothing is trained or opened.
 
     Args:
-        recipe: The run, a recipe of pretrain or finetune.
-        set_: A setting that replaces the recipe's; as often as needed.
+        recipe: A recipe of pretrain or finetune.
+        set_: Replace a setting of the recipe, as in --set batch=512; may be repeated.
         checkpoint: finetune: the pretrained model, in place of the recipe's.
-        device: What computes. here measures this machine for half a second, and is the default where nothing is said
-            of devices; otherwise it is a100.
-        devices: How many of them.
-        device_memory: Gigabytes of each, in place of the known ones.
-        device_tflops: The most TFLOP/s of each in the run's precision, in place of the known ones.
-        utilisation: The share of these that the run reaches.
-        shard: Spread weights, gradients and moments over the devices.
+        device: The kind of device. here measures this machine for half a second; it is the default if no option is
+            about devices, otherwise a100 is.
+        devices: The number of devices.
+        device_memory: Gigabytes of each device, in place of the data sheet's.
+        device_tflops: Peak TFLOP/s of each device in the run's precision, in place of the data sheet's.
+        utilisation: The fraction of the peak that the run reaches.
+        shard: Shard weights, gradients and moments over the devices.
         json: Print JSON.
     """
     from dataclasses import asdict, replace
@@ -50,7 +50,7 @@ def plan(
     config = override(recipes.find(recipe, every), set_)
     if checkpoint is not None:
         if recipe in recipes.PRETRAIN:
-            raise UserError(f"--checkpoint goes with recipes of finetune; {recipe} is one of pretrain.")
+            raise UserError(f"--checkpoint is for recipes of finetune; {recipe} is a recipe of pretrain.")
         config = override(config, [f"checkpoint={checkpoint}"])
     if device is None and devices == 1 and device_memory is None and device_tflops is None:
         device = "here"
@@ -81,20 +81,20 @@ def pretrain(
 ) -> None:
     """Pretrain a masked autoencoder on images: yours, or a well-known set.
 
-    Alone, or under torchrun --nproc-per-node N -m crate_mae pretrain ... on any number of machines. Ctrl-C finishes the
-    step, saves, and prints the command that goes on.
+    In one process, or with torchrun --nproc-per-node N -m crate_mae pretrain ... on any number of machines. Ctrl-C
+    finishes the step, saves, and prints the command that resumes the run.
 
     Args:
         out: Folder of the run.
         recipe: The run's configuration by name: digits, cifar10_cpu, imagenette_cpu, crate_mae_base_imagenet, ..
         data: The images instead of the recipe's: a name, a folder, or tar shards.
-        data_root: Where named sets are; data/ unless given.
-        download: Fetch a named set that is not there.
+        data_root: The folder of the named sets; data/ by default.
+        download: Download a named set that is missing.
         set_: Replace a setting of the recipe, as in --set steps=120 --set model.lambda_=0.1; may be repeated.
-        resume: Go on with the run in --out; start it where there is none yet.
-        shard: Spread weights, gradients and optimiser over the processes of torchrun (FSDP2).
+        resume: Resume the run in --out, or start it if there is none yet.
+        shard: Shard weights, gradients and optimiser over the processes of torchrun (FSDP2).
         tensorboard: Write TensorBoard files too.
-        device: Where to compute; auto takes a GPU where there is one.
+        device: The device to compute on; auto takes a GPU if there is one.
     """
     from crate_mae.recipes import PRETRAIN, find
     from crate_mae.training.config import PretrainConfig
@@ -134,16 +134,16 @@ def finetune(
     Args:
         out: Folder of the run.
         recipe: The run's configuration by name: finetune_digits, finetune_cpu, finetune_cifar10, ..
-        checkpoint: The pretrained model: a checkpoint folder, or a run folder.
-        random: Start from random weights, of the checkpoint's shape where one is given, on the same protocol.
+        checkpoint: The pretrained model: a checkpoint folder, a run folder or a Hub name.
+        random: Start from random weights, of the checkpoint's shape if one is given, with the same protocol.
         data: The images instead of the recipe's, with labels: a name, a folder of class folders, or tar shards.
-        data_root: Where named sets are; data/ unless given.
-        download: Fetch a named set that is not there.
+        data_root: The folder of the named sets; data/ by default.
+        download: Download a named set that is missing.
         set_: Replace a setting of the recipe, as in --set steps=120 --set mixup=0.8; may be repeated.
-        resume: Go on with the run in --out; start it where there is none yet.
-        shard: Spread weights, gradients and optimiser over the processes of torchrun (FSDP2).
+        resume: Resume the run in --out, or start it if there is none yet.
+        shard: Shard weights, gradients and optimiser over the processes of torchrun (FSDP2).
         tensorboard: Write TensorBoard files too.
-        device: Where to compute; auto takes a GPU where there is one.
+        device: The device to compute on; auto takes a GPU if there is one.
     """
     from crate_mae.recipes import FINETUNE, find
     from crate_mae.training.config import FinetuneConfig

@@ -47,9 +47,9 @@ MEANINGS = {
 def model_card(
     model: "ImageModel", run: str | Path | None = None, license: str = "mit", repo_id: str | None = None
 ) -> ModelCard:
-    """A card with the Hub's metadata, then what the model is, its recipe, data, numbers and limits.
+    """A card with the Hub's metadata, a description of the model, its recipe, data, numbers and limits.
 
-    Recipe, data and numbers are those on record in ``run``, whose best checkpoint the model must be. Without one the
+    Recipe, data and numbers are those recorded in ``run``, whose best checkpoint the model must be. Without ``run`` the
     card says that they are not known.
     """
     record = None if run is None else _of_this_model(model, Path(run))

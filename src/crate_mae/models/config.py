@@ -68,15 +68,15 @@ class ModelConfig(Settings):
     """Epsilon of the layer norms in the blocks."""
     final_norm_eps: Positive = 1e-6
     """Epsilon of the two final layer norms."""
-    sparsifier: Annotated[Literal["ista", "alpha"], Since(2, "ista")] = "ista"
+    sparsifier: Annotated[Literal["ista", "alpha"], Since(2, before="ista")] = "ista"
     """crate: one ISTA step in a square dictionary (the paper), or CRATE-alpha's two steps in an overcomplete one."""
-    overcomplete: Annotated[int, Range(least=1, most=LARGEST), Since(2, 4)] = 4
-    """crate: atoms of the dictionary over d; read by the ``alpha`` sparsifier alone."""
-    encoder_skip: Annotated[Literal["none", "relaxed", "added"], Since(2, "none")] = "none"
+    overcomplete: Annotated[Count, Since(2, before=4)] = 4
+    """crate: atoms of the dictionary over d; only the ``alpha`` sparsifier uses it."""
+    encoder_skip: Annotated[Literal["none", "relaxed", "added"], Since(2, before="none")] = "none"
     """crate: what the encoder layer keeps of its half step h beside the sparsified tokens s: nothing (the paper, s),
     a relaxed step ((1 - rho) h + rho s), or the sum (h + s)."""
-    relaxation: Annotated[float, Range(above=0, most=1), Since(2, 0.5)] = 0.5
-    """crate: rho of the relaxed step; read by ``encoder_skip="relaxed"`` alone."""
+    relaxation: Annotated[float, Range(above=0, most=1), Since(2, before=0.5)] = 0.5
+    """crate: rho of the relaxed step; only ``encoder_skip="relaxed"`` uses it."""
     decoder_skip: Literal["normed", "raw"] = "normed"
     """crate: the decoder layer's skip, ``LN(x) - MSSA(LN(x))`` or ``x - MSSA(LN(x))``."""
     mssa: Literal["listing", "tied"] = "listing"

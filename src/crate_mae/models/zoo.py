@@ -33,7 +33,7 @@ _CRATE_FORMS: dict[str, dict[str, Any]] = {
     "_relaxed": _RESIDUAL | {"encoder_skip": "relaxed"},
     "_alpha": _RESIDUAL | {"sparsifier": "alpha", "lambda_": 0.1},
 }
-"""The paper's form; seen by He et al.'s encoder; with the half step kept beside the code; CRATE-alpha's."""
+"""The paper's form; with an encoder that sees visible patches only; with a skip around ISTA; CRATE-alpha."""
 _HE_DECODER = {"decoder_dim": 512, "decoder_depth": 8, "decoder_heads": 16}
 _VIT: dict[str, Any] = {
     "family": "vit",
@@ -53,13 +53,13 @@ ZOO: dict[str, dict[str, Any]] = {
         for size, shape in _CRATE_SIZES.items()
     },
     "vit_mae_small": _VIT | {"dim": 384, "depth": 12, "heads": 6} | _HE_DECODER,
-    # The paper's Table 1: its encoder sees all tokens, and a linear map of equal width stands before the decoder.
+    # The paper's Table 1: the encoder sees all tokens, and a linear map of equal width precedes the decoder.
     "vit_mae_base": _VIT_BASE
     | {"encoder_sees": "all", "masked_patch": "token", "decoder_map": True, "qkv_bias": False}
     | {"decoder_dim": 768, "decoder_depth": 8, "decoder_heads": 16},
     "vit_mae_base_he": _VIT_BASE | _HE_DECODER,
 }
-"""Name to settings; for the white-box family a preset adds the rest."""
+"""Settings by name; for the white-box family a preset adds the rest."""
 
 
 def model_config(name: str, preset: Preset | None = None, **overrides: Any) -> ModelConfig:
@@ -74,7 +74,7 @@ def model_config(name: str, preset: Preset | None = None, **overrides: Any) -> M
             raise UserError(f"there is no preset {preset}; choose from {', '.join(PRESETS)}.")
         settings = PRESETS[preset] | settings | {"preset": preset}
     elif preset is not None:
-        raise UserError(f"presets exist for the CRATE models alone; leave preset out for {name}.")
+        raise UserError(f"only CRATE models have presets; leave preset out for {name}.")
     return ModelConfig(**(settings | overrides))
 
 
@@ -92,8 +92,8 @@ def create_model(
 def parameter_counts(name: str) -> tuple[ModelConfig, int, int | None]:
     """A named model's configuration, its trainable parameters, and the count in the authors' layout if they have one.
 
-    Their layout adds the fixed position tables (two of them for every model), and for the white-box family what its
-    forward pass never uses; there it is counted for the ``official`` preset.
+    Their layout adds the two fixed position tables of every model, and for the white-box family parameters that the
+    forward pass never uses; there the count is that of the ``official`` preset.
     """
     with torch.device("meta"):
         model = create_model(name)
@@ -122,18 +122,22 @@ def load(path: str | Path, image_size: int | Size | None = None, **hub: Any) -> 
 
 
 def load_autoencoder(path: str | Path, image_size: int | Size | None = None) -> MaskedAutoencoder:
-    """``load`` where only a masked autoencoder will do."""
+    """``load``, for a masked autoencoder only."""
     model = load(path, image_size)
     if not isinstance(model, MaskedAutoencoder):
-        raise UserError(f"{path} holds a {model.kind}, which has no decoder and can't complete; take an autoencoder.")
+        raise UserError(
+            f"{path} holds a {model.kind}, which has no decoder and can't complete images; choose an autoencoder."
+        )
     return model
 
 
 def load_classifier(path: str | Path, image_size: int | Size | None = None) -> Classifier:
-    """``load`` where only a classifier will do."""
+    """``load``, for a classifier only."""
     model = load(path, image_size)
     if not isinstance(model, Classifier):
-        raise UserError(f"{path} holds an {model.kind}, which knows no classes; crate-mae finetune teaches it some.")
+        raise UserError(
+            f"{path} holds an {model.kind}, which has no classes; crate-mae finetune trains a classifier from it."
+        )
     return model
 
 
@@ -170,7 +174,7 @@ def _check_scale(checkpoint: Checkpoint) -> None:
 
 
 def adopt(model: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Give a model on the meta device its weights, in float32, after a strict check."""
+    """Give a model on the meta device its weights, in float32, after a strict comparison."""
     check_tensors(model, tensors)
     model.load_state_dict({name: tensor.detach().float().clone() for name, tensor in tensors.items()}, assign=True)
 

@@ -1,6 +1,6 @@
-"""What a pass through a model costs, from its configuration alone: matrix products, and bytes kept for going back.
+"""The cost of a pass through a model, from its configuration alone: matrix products, and bytes for the backward pass.
 
-Nothing is built or run here. The tests hold every number against torch's own count of the real models.
+Nothing is built or run here. The tests compare every number with torch's own count on the real models.
 """
 
 from dataclasses import astuple, dataclass
@@ -14,21 +14,21 @@ from crate_mae.training.config import Precision
 WORD = {"float32": 4, "bfloat16": 4, "float64": 8}
 """Bytes of a weight, a gradient, a moment: autocast to bfloat16 leaves them in float32."""
 PRODUCT_WORD = {"float32": 4, "bfloat16": 2, "float64": 8}
-"""Bytes of a number that enters or leaves a matrix product."""
+"""Bytes of a number in the input or output of a matrix product."""
 
 
 @dataclass(frozen=True)
 class Products:
-    """Multiply-adds in the matrix products of a forward pass, by what the backward pass makes of them."""
+    """Multiply-adds in the matrix products of a forward pass, by the products that their backward pass needs."""
 
     linear: int = 0
-    """y = x W. Back: one product for the gradient of x, one for that of W."""
+    """y = x W. Backward: one product for the gradient of x, one for that of W."""
     one_back: int = 0
-    """Back: one product. The embedding, before which nothing learns, and ISTA's D^T D, whose factors are one matrix."""
+    """Backward: one product. The embedding, whose input needs no gradient, and ISTA's D^T D, a matrix by itself."""
     attention: int = 0
     """softmax(Q K^T) V, two products."""
     attention_back: int = 0
-    """Back: five, the first of which makes Q K^T again, as it was never kept; fewer where Q = K = V on a CPU."""
+    """Backward: five, the first of which computes Q K^T again, as it was not kept; fewer where Q = K = V on a CPU."""
 
     def __add__(self, other: "Products") -> "Products":
         return Products(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
@@ -40,19 +40,19 @@ class Products:
 
     @property
     def backward_flops(self) -> int:
-        """Twice the forward pass, but for ``one_back`` and attention."""
+        """Twice the forward pass, except for ``one_back`` and attention."""
         return 2 * (2 * self.linear + self.one_back + self.attention_back)
 
 
 @dataclass(frozen=True)
 class Layers:
-    """A stack of equal layers on its tokens."""
+    """A stack of equal layers and the tokens that it is applied to."""
 
     config: ModelConfig
     decodes: bool
     images: int
     tokens: int
-    """Of one image, the class token among them."""
+    """Of one image, including the class token."""
 
     @property
     def count(self) -> int:
@@ -102,18 +102,18 @@ class Layers:
         return self.sparsifies and not self.overcompletes and self.rows > self.dim
 
     def subspace_attention(self, on_gpu: bool, precision: Precision = "float32") -> bool:
-        """Whether attention is ``mssa_cpu.SubspaceAttention``: as ``operators.attend`` has it."""
+        """Whether attention is ``mssa_cpu.SubspaceAttention``, as in ``operators.attend``."""
         by_hand = self.config.family == "crate" and fits_in_cache(self.tokens)
         return by_hand and not on_gpu and precision != "bfloat16"
 
     @property
     def keeps_maps(self) -> bool:
-        """Whether that keeps its maps for the way back."""
+        """Whether that attention keeps its maps for the backward pass."""
         return keeps_maps(self.images, self.heads, self.tokens)
 
     @property
     def maps(self) -> int:
-        """Numbers in the matrices of one layer, each of which meets each token once."""
+        """Numbers in the matrices of one layer, each of which is multiplied with each token once."""
         d = self.dim
         if self.config.family == "vit":
             return 3 * d * d + d * d + 2 * d * self.hidden  # queries, keys and values; output; MLP
@@ -131,7 +131,7 @@ class Layers:
 
     @property
     def last_map(self) -> int:
-        """Numbers in the map that ends a layer, where its result is only added to the skip: nobody needs it again."""
+        """Numbers in the last map of a layer, where its result is only added to the skip: it is not computed again."""
         if self.config.family == "vit":
             return self.hidden * self.dim
         if self.overcompletes:
@@ -140,7 +140,7 @@ class Layers:
         return self.dim**2 if self.decodes and output else 0
 
     def flops_again(self) -> int:
-        """Of computing all layers a second time, each up to what its backward pass needs."""
+        """FLOPs of computing all layers a second time, each as far as its backward pass needs."""
         return self.products().forward_flops - 2 * self.count * self.rows * self.last_map
 
     def products(self, on_gpu: bool = False) -> Products:
@@ -156,18 +156,18 @@ class Layers:
         )
 
     def stream_word(self, precision: Precision, on_gpu: bool) -> int:
-        """Bytes of a number in what enters a layer's norms, as it is kept.
+        """Bytes of a number in the input of a layer's norms, as it is kept.
 
-        ISTA and E give what they compute in; a skip over the ViT's layer stays a sum in float32. A GPU's autocast makes
-        every norm in float32, from a copy where it must.
+        The outputs of ISTA and E have the precision that they compute in; a sum with a skip stays in float32. On a GPU
+        autocast computes every norm in float32, if needed from a copy.
         """
         return WORD[precision] if self.skips or on_gpu else PRODUCT_WORD[precision]
 
     def kept(self, precision: Precision, on_gpu: bool) -> int:
         """Bytes that one layer keeps for the backward pass.
 
-        crate, each token: what enters the two norms, and what enters U, the softmax, O and the dictionary: 6 d. What
-        ISTA gives is the next layer's input, kept a second time where that is a copy or a sum. An overcomplete code is
+        crate, each token: the inputs of the two norms, of U, the softmax, O and the dictionary: 6 d. ISTA's output is
+        the next layer's input, kept a second time where that is a copy or a sum. An overcomplete code is
         kept after each of its two steps, with the residual between them.
         vit: the same with Q, K, V in place of U^T z, and the MLP's hidden layer before and after GELU: 8 d + 2 hidden.
         """
@@ -180,7 +180,7 @@ class Layers:
             twice = self.skips or stream != word
             residual = not self.folds and (self.skips or not twice)  # z - D z
             computed = 4 * self.dim + (self.dim * (twice + residual) if self.sparsifies else 0)
-        in_norms = 2 * self.dim * stream + 4 * WORD[precision]  # two means, two deviations
+        in_norms = 2 * self.dim * stream + 4 * WORD[precision]  # two means, two standard deviations
         softmax = self.heads * WORD[precision]  # the logarithm of its sum, or the map itself, or nothing
         if self.subspace_attention(on_gpu, precision):
             softmax *= self.tokens if self.keeps_maps else 0
@@ -188,15 +188,15 @@ class Layers:
         return self.rows * (computed * word + in_norms + softmax) + folded
 
     def entering(self, precision: Precision, on_gpu: bool) -> int:
-        """Bytes of what enters one layer: all that gradient checkpointing keeps of it."""
+        """Bytes of the input of one layer: all that gradient checkpointing keeps of it."""
         return self.rows * self.dim * self.stream_word(precision, on_gpu)
 
     def recomputed(self, precision: Precision, on_gpu: bool) -> int:
-        """Bytes that gradient checkpointing makes anew on the way back through one layer."""
+        """Bytes that gradient checkpointing computes again in the backward pass through one layer."""
         return self.kept(precision, on_gpu) - self.entering(precision, on_gpu)
 
     def returning(self, precision: Precision, on_gpu: bool) -> int:
-        """Bytes of the gradients that are alive at once within one layer on the way back."""
+        """Bytes of the gradients that are alive at once within one layer in the backward pass."""
         width = max(4 * self.dim, self.hidden) if self.config.family == "vit" else 4 * self.dim
         if self.overcompletes:  # its own gradients are the widest, and what it kept is free before MSSA's are made
             width = self.atoms
@@ -209,7 +209,7 @@ class Layers:
 
 @dataclass(frozen=True)
 class Pass:
-    """A model at work on one part of a batch on one device: an autoencoder, or a classifier where there are classes."""
+    """One micro-batch on one device, through an autoencoder, or through a classifier if there are classes."""
 
     config: ModelConfig
     images: int
@@ -221,7 +221,7 @@ class Pass:
 
     @property
     def patches_seen(self) -> int:
-        """Patches of an image that enter the encoder."""
+        """Patches of an image that the encoder sees."""
         patches = self.config.num_patches
         masks = self.classes is None and self.config.encoder_sees == "visible"
         return patches - masked_count(patches, self.mask_ratio) if masks else patches
@@ -242,7 +242,7 @@ class Pass:
 
     @property
     def maps_between(self) -> bool:
-        """Whether a linear map stands between encoder and decoder."""
+        """Whether there is a linear map between encoder and decoder."""
         return self.decoder is not None and (self.config.decoder_map or self.config.dim != self.config.decoder_dim)
 
     def products(self, on_gpu: bool = False) -> Products:
@@ -256,22 +256,22 @@ class Pass:
         return total + Products(linear=images * c.num_patches * c.decoder_dim * c.patch_pixels)
 
     def step_flops(self, gradient_checkpointing: bool, on_gpu: bool = False) -> int:
-        """Forward and backward; gradient checkpointing does nearly all of the layers' forward pass a second time."""
+        """Forward and backward; gradient checkpointing repeats nearly all of the layers' forward pass."""
         products = self.products(on_gpu)
         again = sum(stack.flops_again() for stack in self.stacks) if gradient_checkpointing else 0
         return products.forward_flops + products.backward_flops + again
 
     def kept(self, precision: Precision, on_gpu: bool, gradient_checkpointing: bool) -> int:
-        """Bytes kept for the backward pass at its start. With gradient checkpointing: what enters each layer."""
+        """Bytes kept for the backward pass at its start. With gradient checkpointing: the input of each layer."""
         of_layer = Layers.entering if gradient_checkpointing else Layers.kept
         layers = sum(stack.count * of_layer(stack, precision, on_gpu) for stack in self.stacks)
         return layers + self._kept_outside(precision, on_gpu) + self._kept_at_the_end(precision)
 
     def peak(self, precision: Precision, on_gpu: bool, gradient_checkpointing: bool) -> int:
-        """The most bytes alive at once beside weights, their copies, gradients and moments.
+        """The most bytes alive at once, besides weights, their copies, gradients and moments.
 
-        The images and what is kept, and on top the larger of two: at the loss, patches, predictions and squares; on the
-        way back, gradients within a layer, and with gradient checkpointing all of that layer again.
+        The images and what is kept, plus the larger of two: at the loss, patches, predictions and squares; in the
+        backward pass, gradients within a layer, and with gradient checkpointing all of that layer again.
         """
         kept = self.kept(precision, on_gpu, gradient_checkpointing)
         images = self._pixels * WORD[precision]
@@ -317,14 +317,14 @@ class Pass:
         if self.decoder is None:
             return total
         scattered = self._coded and c.encoder_sees == "visible" and not c.final_norms
-        if self.maps_between or scattered:  # what the encoder gives, where it is not itself what enters the decoder
+        if self.maps_between or scattered:  # the encoder's output, where the decoder's input is another tensor
             total += latent * word
         return total
 
     def _kept_at_the_end(self, precision: Precision) -> int:
-        """What enters the map to pixels, and the error; or the pooled tokens, of which the class token is a view.
+        """The input of the map to pixels, and the error; or the pooled tokens, of which the class token is a view.
 
-        The backward pass lets these go first.
+        The backward pass frees these first.
         """
         if self.decoder is None:
             whole = self.pool == "cls" or (self._coded and not self.config.final_norms)

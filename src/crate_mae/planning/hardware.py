@@ -1,4 +1,4 @@
-"""What computes: a few well-known GPUs by their data sheets, and the machine at hand by measurement."""
+"""Devices: a few well-known GPUs by their data sheets, and this machine by measurement."""
 
 import os
 import time
@@ -12,7 +12,7 @@ from crate_mae.training.config import Precision
 Known = Literal["here", "a100", "h100", "rtx4090"]
 GB = 10**9
 USABLE = 0.9
-"""The share of a device's memory that a run can fill; the driver, workspaces and the allocator's gaps take the rest."""
+"""The fraction of a device's memory that a run can use; driver, workspaces and fragmentation take the rest."""
 
 
 @dataclass(frozen=True)
@@ -20,18 +20,18 @@ class Hardware:
     """One device of a run."""
 
     name: str
-    """For people."""
+    """For messages."""
     memory: float
     """Bytes."""
     flops: float
-    """Operations in a second, at the most, in the run's precision."""
+    """Peak operations per second in the run's precision."""
     utilisation: float
-    """The share of these that a run reaches."""
+    """The fraction of the peak that a run reaches."""
     is_gpu: bool
 
     @property
     def usable(self) -> float:
-        """Bytes that a run can fill."""
+        """Bytes that a run can use."""
         return USABLE * self.memory
 
 
@@ -42,9 +42,9 @@ _SHEETS: dict[str, tuple[str, float, dict[Precision, float]]] = {
     "rtx4090": ("RTX 4090", 24 * GB, {"bfloat16": 165, "float32": 82.6, "float64": 1.3}),
 }
 GPU_UTILISATION = 0.4
-"""Of the data sheet's peak: an assumption. Large transformers reach 0.3 to 0.5 where the images come fast enough."""
+"""Of the data sheet's peak: an assumption. Large transformers reach 0.3 to 0.5 if images are loaded fast enough."""
 MEASURED_UTILISATION = 0.45
-"""Of the speed of large matrix products as measured; docs/planning.md has the check."""
+"""Of the measured speed of large matrix products; docs/planning.md has the check."""
 
 
 def hardware(device: Known, precision: Precision) -> Hardware:
@@ -62,7 +62,7 @@ def hardware(device: Known, precision: Precision) -> Hardware:
 
 
 def product_speed(device: torch.device, precision: Precision, seconds: float = 0.5) -> float:
-    """Operations in a second in products of square matrices: the best of what fits into so many seconds."""
+    """Operations per second in products of square matrices: the best of those made in ``seconds``."""
     size = 4096 if device.type == "cuda" else 512
     a, b = torch.ones(2, size, size, device=device, dtype=getattr(torch, precision))
     best, end = 0.0, time.perf_counter() + seconds

@@ -1,4 +1,4 @@
-"""Whether a run fits into its devices' memory, and what to change where it does not."""
+"""Whether a run fits into the memory of its devices, and what to change if it does not."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,11 +21,11 @@ class Memory:
     moments: float
     """AdamW's two for each weight."""
     gathered: int
-    """With --shard: the layers that are whole for a moment, and their gradients."""
+    """With --shard: the layers that are gathered at the same time, and their gradients."""
     copies: int
     """The weights in bfloat16, as autocast makes them."""
     activations: int
-    """All that grows with the number of images, at the height of a pass."""
+    """Everything that grows with the number of images, at the peak of a step."""
 
     @property
     def total(self) -> float:
@@ -38,7 +38,7 @@ class Fitting:
 
     config: RunConfig
     model: ImageModel
-    """On the meta device: shapes alone."""
+    """On the meta device, without weights."""
     classes: int | None
     hardware: Hardware
     devices: int
@@ -49,22 +49,22 @@ class Fitting:
         return self.model.num_parameters
 
     @property
-    def part(self) -> int:
-        """Images that one device works on at a time."""
+    def micro_batch(self) -> int:
+        """Images in a micro-batch on one device."""
         return self.config.batch // (self.devices * self.config.accumulation)
 
     def work(self, images: int) -> Pass:
-        """A pass of so many images."""
+        """A forward and backward pass of a number of images."""
         mask_ratio = self.config.mask_ratio if isinstance(self.config, PretrainConfig) else 0.0
         pool = self.config.pool if isinstance(self.config, FinetuneConfig) else "mean"
         return Pass(self.model.config, images, mask_ratio, self.classes, pool)
 
     def memory(self, images: int) -> Memory:
-        """On one device, with so many images at a time.
+        """On one device, with a number of images in a micro-batch.
 
-        --shard gives each device an equal share of weights, gradients and moments. A layer is gathered when its turn
-        comes, and the next one meanwhile; what lies outside the layers stays whole. Over several parts the gradients
-        are summed up whole, and exchanged after the last.
+        --shard gives each device an equal part of weights, gradients and moments. A layer is gathered when it is
+        needed, and the next one at the same time; parameters outside the layers stay gathered. With several
+        micro-batches the gradients are accumulated unsharded, and exchanged after the last.
         """
         precision, work = self.config.precision, self.work(images)
         whole = self.parameters * WORD[precision]
@@ -80,11 +80,11 @@ class Fitting:
         )
 
     def fits(self, images: int) -> bool:
-        """Whether so many images at a time do."""
+        """Whether a micro-batch of a number of images does."""
         return self.memory(images).total <= self.hardware.usable
 
-    def largest_part(self) -> int:
-        """The most images at a time, 0 where not even one fits; by halving an interval."""
+    def largest_micro_batch(self) -> int:
+        """The most images in a micro-batch, by bisection; 0 if not even one fits."""
         low, high = 0, 1
         while self.fits(high):
             low, high = high, 2 * high
@@ -94,13 +94,13 @@ class Fitting:
         return low
 
     def remedies(self) -> list[str]:
-        """The least changes that make it fit, each in words for the command line; none where nothing helps."""
-        ways = [words for words, changed in self._changes() if changed.fits(changed.part)]
+        """The smallest changes that make it fit, each as arguments of the command line; none if nothing helps."""
+        ways = [words for words, changed in self._changes() if changed.fits(changed.micro_batch)]
         fewest = min(map(len, ways), default=0)
         return [" ".join(words) for words in ways if len(words) == fewest]
 
     def _changes(self) -> Iterator[tuple[list[str], "Fitting"]]:
-        """Every combination of --shard, gradient checkpointing and, for each, the fewest parts that fit."""
+        """Every combination of --shard and gradient checkpointing, each with the fewest micro-batches that fit."""
         own = self.config
         for shard, again in product(sorted({self.shard, self.devices > 1}), sorted({own.gradient_checkpointing, True})):
             words = ["--shard"] * (shard != self.shard)
@@ -108,17 +108,17 @@ class Fitting:
             for parts in self._divisors():
                 config = replace(own, gradient_checkpointing=again, accumulation=parts)
                 changed = replace(self, config=config, shard=shard)
-                if changed.fits(changed.part):
+                if changed.fits(changed.micro_batch):
                     yield words + [f"--set accumulation={parts}"] * (parts != own.accumulation), changed
                     break
 
     def _divisors(self) -> list[int]:
-        """Numbers of parts that a device's share of the batch can be cut into, from the present one up."""
+        """Numbers of micro-batches that divide a device's images of a batch, from the present one up."""
         share = self.config.batch // self.devices
         return [parts for parts in range(self.config.accumulation, share + 1) if share % parts == 0]
 
     def _gathered(self) -> int:
-        """Numbers: this layer's and the next one's weights, this one's gradients, and both of what is in no layer."""
+        """Numbers in this layer's and the next one's weights, this one's gradients, and both outside the layers."""
         layers = [
             sum(weight.numel() for weight in module.parameters())
             for module in self.model.modules()

@@ -1,4 +1,4 @@
-"""Parameters, operations, memory and time of a run before it is started."""
+"""Parameters, FLOPs, memory and time of a run, before it is started."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -43,10 +43,10 @@ class Plan:
     device: str
     devices: int
     shard: bool
-    part: int
-    """Images that one device works on at a time."""
-    parts: int
-    """Such parts in a step, one after the other."""
+    micro_batch: int
+    """Images in a micro-batch on one device."""
+    micro_batches: int
+    """Micro-batches in a step."""
 
     image_flops: float
     """Of the forward pass, for one image."""
@@ -57,14 +57,14 @@ class Plan:
     memory: Memory
     device_memory: float
     usable_memory: float
-    largest_part: int
-    """The most images that fit at a time; 0 where not even one does."""
+    largest_micro_batch: int
+    """The most images that fit in a micro-batch; 0 if not even one fits."""
     fits: bool
     remedies: list[str]
-    """Words for the command line that make it fit, where it does not."""
+    """Arguments of the command line that make it fit, if it does not."""
 
     device_flops: float
-    """In a second, at the most."""
+    """Peak operations per second."""
     utilisation: float
     step_seconds: float
     run_seconds: float
@@ -76,7 +76,7 @@ class Plan:
 
 
 def plan(config: RunConfig, hardware: Hardware, devices: int = 1, shard: bool = False) -> Plan:
-    """The plan of a run on so many devices. No weights are made and no images opened."""
+    """The plan of a run on a number of devices. No weights are allocated and no images opened."""
     _check(config, hardware, devices, shard)
     named = NAMED.get(config.data)
     in_set, in_classes = (named.images, named.classes) if named else (None, CLASSES_ASSUMED)
@@ -85,12 +85,12 @@ def plan(config: RunConfig, hardware: Hardware, devices: int = 1, shard: bool = 
     with torch.device("meta"):
         model = Classifier(shape, [str(n) for n in range(classes)]) if classes else MaskedAutoencoder(shape)
     fitting = Fitting(config, model, classes, hardware, devices, shard)
-    work = fitting.work(fitting.part)
+    work = fitting.work(fitting.micro_batch)
     step_flops = devices * config.accumulation * work.step_flops(config.gradient_checkpointing, hardware.is_gpu)
     step_seconds = step_flops / (devices * hardware.flops * hardware.utilisation)
     images = config.steps * config.batch
     checkpoint = 3 * model.num_parameters * WORD[config.precision]
-    fits = fitting.fits(fitting.part)
+    fits = fitting.fits(fitting.micro_batch)
     return Plan(
         recipe=config.recipe,
         task=config.task,
@@ -107,15 +107,15 @@ def plan(config: RunConfig, hardware: Hardware, devices: int = 1, shard: bool = 
         device=hardware.name,
         devices=devices,
         shard=shard,
-        part=fitting.part,
-        parts=config.accumulation,
-        image_flops=work.products().forward_flops / fitting.part,
+        micro_batch=fitting.micro_batch,
+        micro_batches=config.accumulation,
+        image_flops=work.products().forward_flops / fitting.micro_batch,
         step_flops=step_flops,
         run_flops=config.steps * step_flops,
-        memory=fitting.memory(fitting.part),
+        memory=fitting.memory(fitting.micro_batch),
         device_memory=hardware.memory,
         usable_memory=hardware.usable,
-        largest_part=fitting.largest_part(),
+        largest_micro_batch=fitting.largest_micro_batch(),
         fits=fits,
         remedies=[] if fits else fitting.remedies(),
         device_flops=hardware.flops,
@@ -131,22 +131,22 @@ def _check(config: RunConfig, hardware: Hardware, devices: int, shard: bool) -> 
     if devices < 1:
         raise UserError(f"--devices is {devices}; choose a whole number from 1 up.")
     if shard and devices == 1:
-        raise UserError("--shard spreads a run over devices; say how many with --devices.")
+        raise UserError("--shard distributes a run over devices; give their number with --devices.")
     if not 0 < hardware.memory < float("inf"):
         raise UserError(f"--device-memory is {hardware.memory / 1e9:g}; choose a number of gigabytes above 0.")
     if not 0 < hardware.flops < float("inf"):
         raise UserError(f"--device-tflops is {hardware.flops / 1e12:g}; choose a number above 0.")
     if not 0 < hardware.utilisation <= 1:
-        raise UserError(f"--utilisation is {hardware.utilisation:g}; choose a share above 0 and up to 1.")
+        raise UserError(f"--utilisation is {hardware.utilisation:g}; choose a number above 0, at most 1.")
     if config.batch % (devices * config.accumulation):
         raise UserError(
-            f"a batch of {config.batch} can't be shared by {devices} devices in {config.accumulation} parts each; use "
-            f"--set batch= with a multiple of {devices * config.accumulation}."
+            f"a batch of {config.batch} can't be divided into {config.accumulation} micro-batches on each of {devices} "
+            f"devices; use --set batch= with a multiple of {devices * config.accumulation}."
         )
 
 
 def _model(config: RunConfig) -> tuple[str, ModelConfig]:
-    """The model's name and configuration; where a checkpoint is given, its own."""
+    """The name and configuration of the model, or of the checkpoint if there is one."""
     if not isinstance(config, FinetuneConfig):
         return config.model, config.model_config()
     if config.checkpoint is None:
@@ -162,8 +162,9 @@ def _model(config: RunConfig) -> tuple[str, ModelConfig]:
 def table(plan: Plan) -> str:
     """The plan in aligned lines."""
     known = f"{plan.epochs:,.4g} epochs of {plan.images_in_set:,}" if plan.epochs else "the set's size is not known"
-    parts = f" in {plan.parts} parts of {plan.part:,}" if plan.parts > 1 else ""
-    share = f"{plan.part * plan.parts:,} on each device{parts}" if plan.devices > 1 or parts else "on one device"
+    micro = f" in {plan.micro_batches} micro-batches of {plan.micro_batch:,}" if plan.micro_batches > 1 else ""
+    own = plan.micro_batch * plan.micro_batches
+    share = f"{own:,} on each device{micro}" if plan.devices > 1 or micro else "on one device"
     head = f", with a head for {plan.classes:,} classes" if plan.classes else ""
     if plan.classes and plan.images_in_set is None:
         head += " (assumed)"
@@ -178,20 +179,20 @@ def table(plan: Plan) -> str:
         ("images", f"{plan.images:,}: {known}"),
         (
             "FLOPs",
-            f"{_si(plan.image_flops)} an image forward, {_si(plan.step_flops)} a step, {_si(plan.run_flops)} in all",
+            f"{_si(plan.image_flops)} per forward image, {_si(plan.step_flops)} per step, {_si(plan.run_flops)} total",
         ),
         (
             "memory",
             f"{_bytes(plan.memory.total)} on each device, of {_bytes(plan.usable_memory)} usable ({USABLE:.0%})",
         ),
         *((name, size) for name, size in memory if size != "0 B"),
-        ("most images", f"{plan.largest_part:,} at a time on a device"),
-        ("speed", f"{_si(plan.device_flops)}FLOP/s at the most, {plan.utilisation:.0%} of it reached (assumed)"),
+        ("micro-batch", f"at most {plan.largest_micro_batch:,} images on a device"),
+        ("speed", f"{_si(plan.device_flops)}FLOP/s peak, of which {plan.utilisation:.0%} are reached (assumed)"),
         (
             "time",
-            f"{_time(plan.step_seconds)} a step, {_time(plan.run_seconds)} in all, at {rate} images a second",
+            f"{_time(plan.step_seconds)} per step, {_time(plan.run_seconds)} in total, {rate} images per second",
         ),
-        ("disk", f"{_bytes(plan.checkpoint_bytes)} a checkpoint, up to {_bytes(plan.disk_bytes)} in all"),
+        ("disk", f"{_bytes(plan.checkpoint_bytes)} per checkpoint, at most {_bytes(plan.disk_bytes)} in total"),
     ]
     text = "\n".join(f"{name:<16}{value}" for name, value in lines)
     if plan.fits:

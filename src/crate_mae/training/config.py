@@ -155,7 +155,7 @@ class FinetuneConfig(RunConfig):
     """The pretrained model; it decides the model's configuration, not ``model``, ``preset`` and ``model_settings``."""
     random: Annotated[bool, UNLISTED] = False
     """Start from random weights instead: of the checkpoint's configuration where there is one."""
-    pool: Annotated[Literal["mean", "cls"], Since(2, "cls")] = "mean"
+    pool: Annotated[Literal["mean", "cls"], Since(2, before="cls")] = "mean"
     """What the head reads: the mean over the patches, or the class token as in the paper."""
     image_size: Annotated[Size | None, ONE_FOR_BOTH, Range(least=1, most=LARGEST)] = None
     """Height and width to train at; the checkpoint's positions are interpolated. None for the checkpoint's own."""

@@ -1,4 +1,4 @@
-"""Several processes as one: torchrun starts them, DDP or FSDP2 joins them. Nothing of it is known to the models."""
+"""Several processes as one: torchrun starts them, DDP or FSDP2 joins them. The models know nothing about it."""
 
 import os
 import warnings
@@ -28,17 +28,17 @@ _group: dist.ProcessGroup | None = None
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among all that work on the run."""
+    """This process among all processes of the run."""
 
     rank: int
     world: int
     device: torch.device
     shard: bool = False
-    """Weights, gradients and moments lie in parts on the processes (FSDP2), not whole on each (DDP)."""
+    """Weights, gradients and moments are sharded over the processes (FSDP2), not replicated on each (DDP)."""
 
     @property
     def is_main(self) -> bool:
-        """The one that writes files and talks."""
+        """The process that writes files and prints."""
         return self.rank == 0
 
     def mean(self, values: Tensor) -> Tensor:
@@ -48,11 +48,11 @@ class Processes:
             try:
                 dist.all_reduce(values)
             except RuntimeError:
-                raise UserError("another process of this run has stopped; its own words say why.") from None
+                raise UserError("another process of this run has stopped; its own message says why.") from None
         return values / self.world
 
     def gather(self, rows: Tensor, total: int) -> Tensor:
-        """The ``total`` rows of all processes, of which each has every ``world``-th, in their order; on the CPU."""
+        """The ``total`` rows of all processes in order, on the CPU; each process has every ``world``-th row."""
         rows = rows.detach().cpu()
         if self.world == 1:
             return rows
@@ -64,11 +64,11 @@ class Processes:
         return torch.stack(parts, 1).flatten(0, 1)[:total]
 
     def any(self, flag: bool) -> bool:
-        """Whether any process says yes: so all of them do the same."""
+        """Whether the flag is set in any process; the answer is the same in all."""
         return bool(self.mean(torch.tensor(float(flag))) > 0)
 
     def main_first(self, function: Callable[[], Result]) -> Result:
-        """Call it in all processes, but first in the main one, which may fetch something for the others."""
+        """Call it in all processes, first in the main one, which may download something for the others."""
         if not self.is_main:
             self.wait()
         result = function()
@@ -77,32 +77,32 @@ class Processes:
         return result
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Wait until all processes are here."""
         self.any(False)
 
 
 @contextmanager
 def joined(device: Device, shard: bool = False) -> Iterator[Processes]:
-    """This process alone, or, where torchrun started it, one of its group."""
+    """This process alone, or, if torchrun started it, as one of its process group."""
     global _group
     if "WORLD_SIZE" not in os.environ:
         if shard:
-            raise UserError("--shard spreads a run over processes; start it with torchrun --nproc-per-node N.")
+            raise UserError("--shard distributes a run over processes; start it with torchrun --nproc-per-node N.")
         yield Processes(0, 1, pick_device(device))
         return
     target = pick_device(device)
     if target.type == "cuda":
         target = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(target)
-    # Small things (a flag, a loss) go by gloo on the CPU and never wait for the device.
+    # Small tensors (a flag, a loss) are exchanged by gloo on the CPU and never wait for the device.
     backend = "cpu:gloo,cuda:nccl" if target.type == "cuda" else "gloo"
     store, rank, world = next(dist.rendezvous("env://"))
     if os.environ.get("GROUP_WORLD_SIZE", "1") == "1":
-        # On one machine torchrun keeps its store over restarts: what the processes before left there must not be read.
+        # On one machine torchrun keeps its store over restarts: what earlier processes left there must not be read.
         store = dist.PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     dist.init_process_group(backend, store=store, rank=rank, world_size=world)
-    # Kept beyond its end: DDP has the group too, and were it the last to let go, it would wait for gloo's threads with
-    # Python's lock in hand, while one of them may need that lock to let go of the last tensor.
+    # Kept after its end: DDP holds the group too. If it were the last to release it, it would wait for gloo's threads
+    # while holding Python's GIL, which one of them may need to release the last tensor.
     _group = dist.group.WORLD
     try:
         yield Processes(rank, world, target, shard)
@@ -111,9 +111,9 @@ def joined(device: Device, shard: bool = False) -> Iterator[Processes]:
 
 
 def join(objective: nn.Module, processes: Processes) -> nn.Module:
-    """The objective as all processes compute it together: gradients are the mean over them."""
+    """The objective as all processes compute it together: gradients are means over the processes."""
     if processes.shard:
-        # A layer may return a view, of which torch warns: it would matter if something were done to it in place.
+        # A layer may return a view; torch warns, since it would matter if the view were changed in place.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
         mesh = dist.init_device_mesh(processes.device.type, (processes.world,))
         for block in [module for module in objective.modules() if isinstance(module, Block)]:
@@ -125,8 +125,8 @@ def join(objective: nn.Module, processes: Processes) -> nn.Module:
     return objective
 
 
-def part_of_a_step(joined: nn.Module, last: bool) -> AbstractContextManager[None]:
-    """Around the backward pass of one part of a batch: the processes exchange gradients after the last alone."""
+def micro_batch(joined: nn.Module, last: bool) -> AbstractContextManager[None]:
+    """A context for the backward pass of one micro-batch: gradients are exchanged after the last one only."""
     match joined:
         case FSDPModule():
             joined.set_requires_gradient_sync(last)
@@ -136,12 +136,12 @@ def part_of_a_step(joined: nn.Module, last: bool) -> AbstractContextManager[None
 
 
 def full_weights(model: ImageModel) -> dict[str, Any]:
-    """The model's weights, whole, on every process."""
+    """The model's unsharded weights, on every process."""
     return get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
 
 
 def whole(model: ImageModel, processes: Processes) -> ImageModel:
-    """The model itself, or a whole copy of one that lies in parts: to evaluate, draw and export."""
+    """The model itself, or an unsharded copy of a sharded one: to evaluate, draw and save."""
     if not processes.shard:
         return model
     weights = full_weights(model)

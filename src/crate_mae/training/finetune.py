@@ -1,4 +1,4 @@
-"""Supervised training of a whole model, from a checkpoint or from random weights on the same protocol."""
+"""Supervised training of a whole model, from a checkpoint or, with the same protocol, from random weights."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +44,7 @@ def finetuning(config: FinetuneConfig, training: ImageSource, validation: ImageS
 
 
 def starting_model(config: FinetuneConfig, class_names: tuple[str, ...]) -> Classifier:
-    """A classifier on the checkpoint's weights, or with random ones of the same shape."""
+    """A classifier with the checkpoint's weights, or with random weights of the same shape."""
     generator = torch.Generator().manual_seed(config.seed)
     if config.checkpoint is None:
         if not config.random:

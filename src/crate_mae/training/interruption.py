@@ -10,14 +10,14 @@ from types import FrameType
 
 @dataclass
 class Interruption:
-    """Whether somebody asked."""
+    """Whether the run was asked to stop."""
 
     asked: bool = False
 
 
 @contextmanager
 def interruption() -> Iterator[Interruption]:
-    """Listen while the block runs; elsewhere than in the main thread, where Python does not allow it, hear nothing."""
+    """Catch the signals while the block runs; only in the main thread, since Python allows it nowhere else."""
     heard = Interruption()
 
     def handle(number: int, frame: FrameType | None) -> None:

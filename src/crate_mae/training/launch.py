@@ -1,4 +1,4 @@
-"""From a configuration to a run that goes: what pretraining and fine-tuning have in common."""
+"""From a configuration to a running training: what pretraining and fine-tuning have in common."""
 
 import os
 import shlex
@@ -37,7 +37,7 @@ def launch(
     tensorboard: bool = False,
     console: Console | None = None,
 ) -> Outcome:
-    """Start a run in the folder ``out``, or go on with the one that is there, and train until it ends or is stopped."""
+    """Start a run in the folder ``out``, or resume the run in it, and train until it ends or is stopped."""
     run = Run(Path(out))
     with joined(device, shard) as processes:
         console = console or Console()
@@ -61,13 +61,13 @@ def launch(
 
 
 def open_splits(config: RunConfig, download: bool) -> tuple[ImageSource, ImageSource]:
-    """The images to learn from and those to be judged by."""
+    """The training images and the validation images."""
     root = Path(config.data_root) if config.data_root else None
     return open_dataset(config.data, "train", root, download), open_dataset(config.data, "val", root, download)
 
 
 def augmented(source: ImageSource, config: RunConfig, model: ModelConfig, mask_ratio: float = 0.75) -> Samples:
-    """The training images as a run sees them."""
+    """The training images with the run's augmentation and masks."""
     transform = Augmentation(
         model.image_size,
         model.channels,
@@ -81,7 +81,7 @@ def augmented(source: ImageSource, config: RunConfig, model: ModelConfig, mask_r
 
 
 def heading(job: Job, processes: Processes) -> str:
-    """What is about to happen."""
+    """The first line that a run prints."""
     config, images = job.config, len(job.samples)
     where = str(processes.device)
     if processes.world > 1:
@@ -93,7 +93,7 @@ def heading(job: Job, processes: Processes) -> str:
 
 
 def command(run: Run, task: str, processes: Processes, device: Device, tensorboard: bool) -> list[str]:
-    """The words that go on with a run as it was started; all else stands in its folder."""
+    """The command that resumes a run as it was started; everything else is in its folder."""
     words = ["crate-mae"]
     if "LOCAL_WORLD_SIZE" in os.environ:
         machines = os.environ.get("GROUP_WORLD_SIZE", "1")
@@ -106,10 +106,10 @@ def command(run: Run, task: str, processes: Processes, device: Device, tensorboa
 
 
 def ending(outcome: Outcome, run: Run, config: RunConfig, again: str) -> str:
-    """What came of it, and the next command."""
+    """The last line that a run prints: how it ended, and how to resume it."""
     if outcome.finished:
         return f"Done: {outcome.step:,} steps. Best checkpoint: {run.best}"
-    return f"Stopped after step {outcome.step:,} of {config.steps:,}; nothing is lost. Go on with: {again}"
+    return f"Stopped after step {outcome.step:,} of {config.steps:,}; nothing is lost. Resume it with: {again}"
 
 
 def draw_curves(run: Run, job: Job) -> None:

@@ -1,4 +1,4 @@
-"""The one training loop: step, watch, log, evaluate, save, stop. Pretraining and fine-tuning give it a job."""
+"""The one training loop: step, log, evaluate, save, stop. Pretraining and fine-tuning give it a job."""
 
 import math
 import time
@@ -21,7 +21,7 @@ from crate_mae.models.image_model import ImageModel
 from crate_mae.progress import progress
 from crate_mae.training import training_state
 from crate_mae.training.config import RunConfig
-from crate_mae.training.distributed import Processes, join, part_of_a_step, whole
+from crate_mae.training.distributed import Processes, join, micro_batch, whole
 from crate_mae.training.evaluators import Evaluator
 from crate_mae.training.interruption import interruption
 from crate_mae.training.objectives import Objective
@@ -56,7 +56,7 @@ class Outcome:
 
     step: int
     finished: bool
-    """Whether all steps are done; otherwise somebody asked it to stop."""
+    """Whether all steps are done; otherwise it was asked to stop."""
 
 
 def train(job: Job, run: Run, processes: Processes, console: Console, tensorboard: bool = False) -> Outcome:
@@ -84,7 +84,7 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
         config.max_bad,
     )
     with (
-        closing(batches),  # its readers end with the run, however it ends
+        closing(batches),  # its workers end with the run, however it ends
         run.logging(),
         interruption() as stop,
         progress(config.task, config.steps, console, done=state.step) as advance,
@@ -126,7 +126,7 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
 def resume(
     run: Run, model: ImageModel, optimiser: torch.optim.Optimizer, processes: Processes, console: Console
 ) -> State:
-    """The state of the newest checkpoint that can be read, and model and optimiser with it; a new one without any."""
+    """Restore model and optimiser from the newest readable checkpoint; its state, or a new one if there is none."""
     processes.wait()
     if processes.is_main:
         clean(run.path)
@@ -139,7 +139,7 @@ def resume(
         break
     else:
         state = State()
-        optimiser.state.clear()  # of what an unreadable one left there
+        optimiser.state.clear()  # an unreadable checkpoint may have left something there
     processes.wait()
     if processes.is_main:
         run.rewind(state.step)
@@ -148,27 +148,27 @@ def resume(
 
 
 def seed_step(seed: int, step: int, rank: int) -> None:
-    """Whatever a step draws from torch's own generators (drop path, mixup) is a function of these three alone."""
+    """Make all that a step draws from torch's own generators (drop path, mixup) a function of these three."""
     torch.manual_seed(sample_generator(seed, step, rank, -1).initial_seed())
 
 
 def take_step(
     joined: nn.Module,
     optimiser: torch.optim.Optimizer,
-    parts: Sequence[Batch],
+    batches: Sequence[Batch],
     config: RunConfig,
     processes: Processes,
 ) -> tuple[Tensor, Tensor]:
-    """One step of the optimiser on the parts of a batch; the mean loss of this process, and the gradient's norm."""
+    """One step of the optimiser on a batch's micro-batches; this process's mean loss, and the gradient norm."""
     joined.train()
     device, dtype = processes.device, DTYPES[config.precision]
     loss = torch.zeros((), device=device, dtype=dtype)
-    for number, part in enumerate(parts, start=1):
-        images = part.images.to(device, dtype, non_blocking=True)
-        labels = part.labels.to(device, non_blocking=True)
-        with part_of_a_step(joined, last=number == len(parts)):
+    for number, batch in enumerate(batches, start=1):
+        images = batch.images.to(device, dtype, non_blocking=True)
+        labels = batch.labels.to(device, non_blocking=True)
+        with micro_batch(joined, last=number == len(batches)):
             with torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):
-                share = joined(images, labels, part.masks) / len(parts)
+                share = joined(images, labels, batch.masks) / len(batches)
             share.backward()
         loss += share.detach()
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
@@ -182,7 +182,7 @@ def take_step(
 
 @dataclass
 class Watch:
-    """What is seen of a run: losses as they come, metrics, evaluations, the best checkpoint, pictures."""
+    """What a run reports: losses, metrics, evaluations, the best checkpoint, pictures."""
 
     job: Job
     run: Run
@@ -191,24 +191,24 @@ class Watch:
     board: Board = field(init=False)
     console: Console = field(init=False)
     words: str = ""
-    """The line that goes with the progress bar."""
+    """The text beside the progress bar."""
 
     def __post_init__(self) -> None:
         self.best = self.began.best
         self.settled = list(self.began.pending)
         self.fresh: list[Tensor] = []
-        """Losses and norms still on the device: reading each one would wait for it."""
+        """Losses and norms that are still on the device: reading each one would wait for it."""
         self.step = self.began.step
         self.clock = self.lap = time.monotonic()
         self.lap_step = self.step
 
     def stepped(self, loss: Tensor, norm: Tensor) -> None:
-        """Take note of a step."""
+        """Remember a step's loss and gradient norm."""
         self.step += 1
         self.fresh.append(torch.stack([loss, norm.to(loss)]))
 
     def settle(self) -> None:
-        """Bring losses and norms from the device, as the mean over processes; stop where one is not finite."""
+        """Read losses and norms from the device, as means over processes; stop if one is not finite."""
         if not self.fresh:
             return
         pairs = self.processes.mean(torch.stack(self.fresh)).tolist()
@@ -226,12 +226,12 @@ class Watch:
         last = f"the last good checkpoint is {there[-1]}" if there else "there is no checkpoint before it"
         what = f"the loss is {loss}" if not math.isfinite(loss) else f"the gradient's norm is {norm}"
         raise UserError(
-            f"{what} at step {step + 1} with the learning rate {rate:.3g}; {last}. Start anew with a lower "
+            f"{what} at step {step + 1} with the learning rate {rate:.3g}; {last}. Start again with a lower "
             "learning_rate or a smaller clip."
         )
 
     def log(self, done: int, rate: float) -> None:
-        """A line of metrics: means since the one before it."""
+        """Write a line of metrics: means since the previous line."""
         self.settle()
         losses, norms = zip(*self.settled, strict=True)
         now = time.monotonic()
@@ -265,7 +265,7 @@ class Watch:
         self._write(done, values)
         shown = ", ".join(f"{name.replace('_', ' ')} {number:.4g}" for name, number in values.items())
         self.console.print(f"step {done} of {config.steps}: {shown}", highlight=False, soft_wrap=True)
-        self.lap += time.monotonic() - began  # images/s is of training alone
+        self.lap += time.monotonic() - began  # images/s counts training only
 
     def _keep_best(self, done: int, model: ImageModel, value: float) -> None:
         config = self.job.config
@@ -280,7 +280,7 @@ class Watch:
             self.run.draw(self.job.draw(model), f"pictures/step-{done:08d}.png")
 
     def state(self, done: int) -> State:
-        """What a checkpoint of this step remembers."""
+        """The state that a checkpoint of this step saves."""
         return State(done, self.best, self.settled, round(self.seconds, 1))
 
     @property

@@ -1,4 +1,4 @@
-"""What a run minimises: a module from a batch to a scalar, which the loop may join over processes or compile."""
+"""What a run minimises: a module from a batch to a scalar, which the loop may distribute or compile."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class Objective(nn.Module, ABC):
 
     model: ImageModel
     measures: ClassVar[str]
-    """The loss in words, for an axis."""
+    """The loss in words, for the axis of a figure."""
 
     @abstractmethod
     def forward(
@@ -44,10 +44,10 @@ class Completing(Objective):
 
 
 class Classifying(Objective):
-    """Cross entropy, with smoothed labels and mixed pairs where asked for.
+    """Cross entropy, with label smoothing and mixup if asked for.
 
-    Mixup (Zhang et al., 2018): x = a x_i + (1 - a) x_j and the same of the labels, a ~ Beta(mixup, mixup), j a
-    permutation of the batch; one a for a batch.
+    Mixup (Zhang et al., 2018): x = a x_i + (1 - a) x_j and the same for the labels, with a ~ Beta(mixup, mixup) drawn
+    once for a batch, and j a permutation of it.
     """
 
     measures = "cross entropy, nats"
@@ -75,8 +75,8 @@ class Classifying(Objective):
 def drop_path(model: ImageModel, rate: float) -> None:
     """Stochastic depth: while training, a sample skips encoder layer l of L with probability ``rate`` l / L.
 
-    z' = z + (f(z) - z) b / (1 - p) with b ~ Bernoulli(1 - p) for each sample: f(z) on average, whatever the family of
-    the layer; so the layers themselves know nothing of it.
+    z' = z + (f(z) - z) b / (1 - p) with b ~ Bernoulli(1 - p) for each sample: f(z) on average. It is a hook around the
+    layer, so that it works for every family of layers.
     """
     if rate == 0:
         return

@@ -1,4 +1,4 @@
-"""AdamW with decay only where it belongs, and the learning rate as a pure function of the step."""
+"""AdamW with weight decay on matrices only, and the learning rate as a pure function of the step."""
 
 import math
 import re
@@ -11,10 +11,10 @@ _BLOCK = re.compile(r"encoder\.blocks\.(\d+)\.")
 
 
 def parameter_groups(model: ImageModel, weight_decay: float, layer_decay: float = 1.0) -> list[dict[str, object]]:
-    """Decay on matrices; none on what ``model.no_weight_decay`` names: biases, norms, tokens and position tables.
+    """Decay on matrices; none on the parameters in ``model.no_weight_decay``: biases, norms, tokens, position tables.
 
-    Each group has a ``scale``, its share of the learning rate: with ``layer_decay`` c, the head's is 1, that of
-    encoder layer l of L is c^(L + 1 - l), and the embedding's c^(L + 1).
+    Each group has a ``scale``, a factor of the learning rate: with ``layer_decay`` c it is 1 for the head,
+    c^(L + 1 - l) for encoder layer l of L, and c^(L + 1) for the embedding.
     """
     names = [name for name, _ in model.named_parameters()]
     depth = max((layer_of(name, 0) for name in names), default=0)
@@ -29,7 +29,7 @@ def parameter_groups(model: ImageModel, weight_decay: float, layer_decay: float 
 
 
 def layer_of(name: str, above: int) -> int:
-    """The encoder layer of a parameter: 0 the embedding, l block l, and ``above`` what comes after the encoder."""
+    """The encoder layer of a parameter: 0 for the embedding, l for block l, ``above`` for what follows the encoder."""
     if name.startswith("embedding."):
         return 0
     block = _BLOCK.match(name)
@@ -49,15 +49,15 @@ def adamw(
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
-    """Each group's share of it."""
+    """Set each group's learning rate to its ``scale`` times ``rate``."""
     for group in optimiser.param_groups:
         group["lr"] = rate * group["scale"]
 
 
 def cosine_schedule(step: int, steps: int, warmup: float, peak: float) -> float:
-    """The learning rate of step 0 .. steps - 1: linear up to the peak, then a half cosine towards zero.
+    """The learning rate of step 0 .. steps - 1: linear warm-up to the peak, then a half cosine towards zero.
 
-    ``warmup`` is the share of the steps in which it rises.
+    ``warmup`` is the fraction of the steps in which it rises.
     """
     rise = round(steps * warmup)
     if step < rise:

@@ -45,7 +45,7 @@ def pretraining(config: PretrainConfig, training: ImageSource, validation: Image
 
 @dataclass(frozen=True)
 class Completions:
-    """Draws a few images masked, completed and original; the same images and masks each time."""
+    """Draws a few images masked, completed and original, with the same images and masks each time."""
 
     samples: Samples
 

@@ -9,7 +9,7 @@ from crate_mae.errors import missing_extra
 
 
 class Board:
-    """Writes ``RUN/tensorboard`` where it is on, nothing where not."""
+    """Writes ``RUN/tensorboard`` if it is on."""
 
     def __init__(self, run: Path, step: int, on: bool):
         self.writer: Any = None
@@ -18,7 +18,7 @@ class Board:
                 from torch.utils.tensorboard import SummaryWriter
             except ImportError:
                 raise missing_extra("--tensorboard", "tensorboard") from None
-            # What was written of steps that a kill has undone is hidden.
+            # Hides what was written about steps that a kill has undone.
             self.writer = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1 if step else 0)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:

@@ -1,12 +1,12 @@
-"""All that a run needs to go on, written so that a kill at any moment leaves the checkpoint before it good.
+"""All that a run needs to resume, written so that a kill at any moment leaves the previous checkpoint intact.
 
-A checkpoint of a run is a folder that ``crate_mae.load`` reads like any other (``model.safetensors``, ``config.json``),
-and besides these has ``state.json``, what the loop remembers, and ``optimiser/``, AdamW's moments in the format of
-torch.distributed.checkpoint: in as many parts as there were processes, readable by any number of them.
+A checkpoint of a run is a folder that ``crate_mae.load`` reads like any other (``model.safetensors``, ``config.json``).
+It also has ``state.json``, the state of the loop, and ``optimiser/``, AdamW's moments in the format of
+torch.distributed.checkpoint: one file for each process, readable by any number of processes.
 
-Nothing random is stored, since nothing random has a history: order, augmentation and masks are functions of (seed,
-epoch, sample), and all else in a step of (seed, step, process). The schedule and the place in the data are functions of
-the step.
+No random state is stored, since there is none: order, augmentation and masks are functions of (seed, epoch, sample),
+and everything else in a step of (seed, step, process). The schedule and the position in the data are functions of the
+step.
 """
 
 import json
@@ -44,12 +44,12 @@ PREFIX = "step-"
 
 @dataclass
 class State:
-    """What the loop remembers from step to step, beside weights and moments."""
+    """What the loop keeps from step to step, besides weights and moments."""
 
     step: int = 0
     """Steps done."""
     best: float | None = None
-    """The best value so far of the number that chooses the best checkpoint."""
+    """The best value so far of the metric that chooses the best checkpoint."""
     pending: list[tuple[float, float]] = field(default_factory=list)
     """Loss and norm of the gradient of the steps since the last line of metrics.jsonl."""
     seconds: float = 0.0
@@ -108,11 +108,11 @@ def save(
 
 
 def restore(path: Path, model: ImageModel, optimiser: torch.optim.Optimizer, processes: Processes) -> State:
-    """Bring model and optimiser to where the checkpoint was written, whatever number of processes wrote it."""
+    """Restore model and optimiser from a checkpoint, whatever number of processes wrote it."""
     try:
         state = State(**json.loads((path / STATE).read_text()))
         if path.name != f"{PREFIX}{state.step:08d}":
-            raise ValueError(f"its {STATE} is of step {state.step}")
+            raise ValueError(f"its {STATE} belongs to step {state.step}")
         tensors: dict[str, Any] = read_tensors(path / WEIGHTS)
         check_tensors(model, tensors)
         moments = get_optimizer_state_dict(model, optimiser)
@@ -127,7 +127,7 @@ def restore(path: Path, model: ImageModel, optimiser: torch.optim.Optimizer, pro
 
 
 def _remove(path: Path) -> None:
-    """Take away the name first: a folder half deleted is never taken for a checkpoint."""
+    """Rename it first, so that a half-deleted folder is never taken for a checkpoint."""
     gone = path.with_name(f".{path.name}.old.part")
     shutil.rmtree(gone, ignore_errors=True)
     os.rename(path, gone)
@@ -135,7 +135,7 @@ def _remove(path: Path) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """One line on what went wrong; torch wraps it together with every process's traceback."""
+    """What went wrong, in one line; torch wraps it together with the traceback of every process."""
     if isinstance(error, CheckpointException):
         error = next(iter(error.failures.values()))[0]
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
