@@ -1,4 +1,4 @@
-"""The examples run: a feature extractor in the manner of transformers, a pipeline of scikit-learn's."""
+"""The examples run: a plain training, a feature extractor in the manner of transformers, a scikit-learn pipeline."""
 
 import re
 import runpy
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import crate_mae
 from tests.conftest import small_model
 from tests.hub.recorded import recorded
 
@@ -54,3 +55,16 @@ def test_the_example_of_a_pipeline(
     runpy.run_path(str(ROOT / "examples" / "sklearn_pipeline.py"), run_name="__main__")
     accuracy = float(re.search(r"test accuracy (\S+) %", capsys.readouterr().out)[1])
     assert accuracy > 30  # three times chance: the weights are random
+
+
+@pytest.mark.parametrize("arguments", [["digits", "60"], ["photos", "2"]])
+def test_the_example_of_a_training(
+    user: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
+    runpy.run_path(str(ROOT / "examples" / "train.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    losses = [float(number) for number in re.findall(r"validation loss (\S+)\n", printed)]
+    assert losses[-1] < 0.95 * losses[0]
+    assert f"loaded again, its validation loss is {losses[-1]:.3f}" in printed
+    assert crate_mae.load("runs/train").config.channels == (1 if arguments[0] == "digits" else 3)
