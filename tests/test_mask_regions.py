@@ -1,55 +1,44 @@
-"""Masks from regions, against counting pixels."""
+"""Regions of a picture, pixel by pixel."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from crate_mae.errors import UserError
-from crate_mae.mask_regions import cover_by_picture, cover_by_rectangle, mask_where_covered, read_marks
-
-GRID = (3, 4)
+from crate_mae.mask_regions import read_marks, region_by_picture, region_by_rectangle
 
 
-def test_a_rectangle_covers_what_a_fine_raster_of_it_covers() -> None:
-    generator = torch.Generator().manual_seed(0)
+def test_a_rectangle_is_the_pixels_whose_centres_lie_in_it() -> None:
+    rng = np.random.default_rng(0)
     for _ in range(10):
-        (left, right), (top, bottom) = torch.rand(2, 2, generator=generator).sort().values.tolist()
-        y, x = ((torch.arange(size, dtype=torch.float64) + 0.5) / size for size in (900, 1200))
-        inside = ((y > top) & (y < bottom))[:, None] & ((x > left) & (x < right))
-        counted = inside.double().reshape(3, 300, 4, 300).mean((1, 3))
-        torch.testing.assert_close(cover_by_rectangle((left, top, right, bottom), GRID), counted, atol=0.01, rtol=0)
+        (left, right), (top, bottom) = np.sort(rng.random((2, 2)))
+        region = region_by_rectangle((left, top, right, bottom), (30, 40))
+        for row in range(30):
+            for column in range(40):
+                inside = top <= (row + 0.5) / 30 < bottom and left <= (column + 0.5) / 40 < right
+                assert region[row, column] == inside
+    assert region_by_rectangle((0, 0, 1, 1), (3, 4)).all()
+    assert np.argwhere(region_by_rectangle((0.4, 0.9, 0.401, 0.901), (10, 5))).tolist() == [[9, 2]]  # below a pixel
 
 
-def test_a_picture_of_any_size_covers_by_area() -> None:
-    marks = torch.rand(7, 10, generator=torch.Generator().manual_seed(1)) < 0.4
-    fine = marks.repeat_interleave(12, 0).repeat_interleave(12, 1)  # 84 x 120 divides into 3 x 4
-    counted = fine.double().reshape(3, 28, 4, 30).mean((1, 3))
-    torch.testing.assert_close(cover_by_picture(marks, GRID), counted)
-    small = torch.tensor([[True, False]])  # fewer pixels than patches
-    torch.testing.assert_close(cover_by_picture(small, GRID), torch.tensor([[1.0, 1, 0, 0]] * 3).double())
+def test_marks_of_any_size_are_laid_over_the_whole() -> None:
+    marks = np.random.default_rng(1).random((7, 10)) < 0.4
+    assert (region_by_picture(marks, (21, 40)) == marks.repeat(3, 0).repeat(4, 1)).all()
+    assert (region_by_picture(marks.repeat(3, 0).repeat(5, 1), (7, 10)) == marks).all()
 
 
-def test_the_threshold_is_a_share_of_a_patch() -> None:
-    coverage = cover_by_rectangle((0.1, 0, 0.45, 1), GRID)  # 0.6 of the first column, 0.8 of the second
-    columns = {0.5: [1, 1, 0, 0], 0.6: [1, 1, 0, 0], 0.7: [0, 1, 0, 0], 0.01: [1, 1, 0, 0]}
-    for threshold, expected in columns.items():
-        assert mask_where_covered(coverage, threshold).int().tolist() == expected * 3
-    for threshold in (0, 1.1, float("nan")):
-        with pytest.raises(UserError, match="above 0 and up to 1"):
-            mask_where_covered(coverage, threshold)
-    with pytest.raises(UserError, match=r"covers no patch by 0.9 of its area, the most is 0.8"):
-        mask_where_covered(coverage, 0.9)
-    with pytest.raises(UserError, match="leaves nothing"):
-        mask_where_covered(cover_by_rectangle((0, 0, 1, 1), GRID))
+def test_a_picture_that_marks_nothing_is_refused(tmp_path: Path) -> None:
+    Image.new("L", (4, 4)).save(tmp_path / "black.png")
+    with pytest.raises(UserError, match="marks nothing"):
+        read_marks(tmp_path / "black.png")
 
 
 @pytest.mark.parametrize("rectangle", [(0.5, 0, 0.5, 1), (0, 0.6, 1, 0.4), (-0.1, 0, 1, 1), (10, 10, 50, 50)])
-def test_a_rectangle_is_left_top_right_bottom_in_shares(rectangle: tuple[float, float, float, float]) -> None:
+def test_a_rectangle_is_left_top_right_bottom_as_fractions(rectangle: tuple[float, float, float, float]) -> None:
     with pytest.raises(UserError, match="from 0 to 1"):
-        cover_by_rectangle(rectangle, GRID)
+        region_by_rectangle(rectangle, (3, 4))
 
 
 def test_what_a_picture_marks(tmp_path: Path) -> None:

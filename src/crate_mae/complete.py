@@ -1,84 +1,114 @@
-"""``crate-mae complete``: pictures with a part of them masked, completed, and drawn side by side."""
+"""``crate-mae complete``: regions of pictures completed, each picture written at its own size."""
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
-from jaxtyping import Bool
+import numpy as np
+import torch
+from PIL import Image
 from rich.console import Console
-from torch import Tensor
 
-from crate_mae import figures
-from crate_mae.analysis.completed_images import completion_panels
-from crate_mae.data.folders import walk
+from crate_mae import figures, image_io
+from crate_mae.analysis.completed_images import MASKED_COLOUR
+from crate_mae.data.folders import SUFFIXES, walk
 from crate_mae.data.source import printable
 from crate_mae.errors import UserError
+from crate_mae.inpaint import BATCH, Filled, inpaint
+from crate_mae.mask_regions import Rectangle, check_rectangle, read_marks, region_by_picture, region_by_rectangle
 from crate_mae.models.autoencoder import MaskedAutoencoder
+from crate_mae.photo import Photo, format_of, read_photo, write_photo
 from crate_mae.progress import progress
+from crate_mae.tiles import Plan, plan_random, plan_region
+from crate_mae.tokens import Size, masked_count
+
+COARSE = 16
+"""Pixels of the picture for a pixel of the model, along a side: from here on a note says that the result is coarse."""
+PANEL = 640
+"""The longer side of a panel of the sheet, in pixels."""
+
+Planner = Callable[[Size], Plan]
+"""What to complete of a picture of this size, and by which tiles."""
 
 
-def run(model: MaskedAutoencoder, given: Sequence[Path], mask: Bool[Tensor, " N"], out: Path, console: Console) -> bool:
-    """Complete pictures and those below folders, all with the same mask; True where all could be read.
+def planner(
+    model: MaskedAutoencoder, rectangle: Rectangle | None, mask: Path | None, ratio: float, seed: int
+) -> Planner:
+    """Plans for the region that a rectangle or another picture marks; for random cells where neither is given."""
+    config = model.config
+    if rectangle:
+        check_rectangle(rectangle)
+        return lambda size: plan_region(region_by_rectangle(rectangle, size), config.image_size, config.grid)
+    if mask:
+        marks = read_marks(mask)
+        return lambda size: plan_region(region_by_picture(marks, size), config.image_size, config.grid)
 
-    A single picture is drawn to the file ``out``, anything else to a PNG for each in the folder ``out``.
+    masked_count(model.num_patches, ratio)  # refuses a ratio that is none
+
+    def random(size: Size) -> Plan:
+        generator = torch.Generator().manual_seed(seed)  # a picture gets the same mask alone and among others
+        return plan_random(size, config.image_size, config.grid, ratio, generator)
+
+    return random
+
+
+@dataclass(frozen=True)
+class Job:
+    """A picture to read, and where its completion and its sheet go."""
+
+    picture: Path
+    out: Path
+    sheet: Path | None
+
+
+def jobs(given: Sequence[Path], out: Path, sheet: Path | None) -> list[Job]:
+    """One picture goes to a file; several, and those below folders, to a PNG for each in a folder. So do their sheets.
+
+    Nothing is loaded or written here: what can't work is an error before any work is done.
     """
-    masked = f"{int(mask.sum())} of {model.num_patches} patches masked"
-    if len(given) == 1 and not given[0].is_dir():
-        _keep_apart(given, [out])
-        out.parent.mkdir(parents=True, exist_ok=True)
-        error = draw(model, given[0], mask, out)
-        print(f"Wrote {out}: {masked}, error {error:.4f}.")
-        return True
+    if not given:
+        raise UserError("name at least one picture or folder.")
+    for path in given:
+        if not path.exists():
+            raise UserError(f"there is no image or folder {printable(str(path))}.")
     files = [file for path in given for file in pictures(path)]
     if not files:
         raise UserError(f"there are no images in {', '.join(printable(str(path)) for path in given)}.")
-    if out.exists() and not out.is_dir():
-        raise UserError(f"{out} is a file, and several pictures go to a folder; choose another --out.")
-    drawn = [out / name for name in names(files)]
-    _keep_apart(files, drawn)
-    out.mkdir(parents=True, exist_ok=True)
-    errors, bad = [], 0
-    with progress("complete", len(files), console) if len(files) > 1 else nullcontext() as advance:
-        for file, place in zip(files, drawn, strict=True):
-            try:
-                errors.append(draw(model, file, mask, place))
-            except UserError as reason:
-                warnings.warn(str(reason), stacklevel=1)
-                bad += 1
-            if advance:
-                advance()
-    if errors:
-        mean = sum(errors) / len(errors)
-        print(f"Wrote {len(errors)} pictures to {out}: {masked} in each, mean error {mean:.4f}.")
-    if bad:
-        console.print(f"crate-mae: {bad} of {len(files)} pictures can't be completed.", highlight=False, soft_wrap=True)
-    return not bad
+    if len(given) == 1 and not given[0].is_dir():
+        format_of(out)
+        found = [Job(given[0], out, sheet)]
+    else:
+        for name, folder in (("--out", out), ("--sheet", sheet)):
+            if folder is not None:
+                _check_folder(name, folder, len(files))
+        found = [
+            Job(file, out / name, sheet / name if sheet else None)
+            for file, name in zip(files, names(files), strict=True)
+        ]
+    _keep_apart(found)
+    return found
 
 
-def draw(model: MaskedAutoencoder, picture: Path, mask: Bool[Tensor, " N"], out: Path) -> float:
-    """Masked, completed and original side by side; the mean squared error over the masked patches."""
-    pixels = model.preprocess(picture)[None].to(model.device)
-    panels = completion_panels(model, pixels, mask)
-    masked = f"{int(mask.sum())} of {model.num_patches} patches masked"
-    title = "\n".join(filter(None, [masked, panels.caption]))
-    figure = figures.completions(panels.masked, panels.completed, panels.original, panels.errors, title)
-    try:
-        figures.save(figure, out)
-    except ValueError as error:
-        raise UserError(f"{out} could not be written ({error}); choose another --out.") from None
-    return panels.errors[0]
+def _check_folder(option: str, folder: Path, count: int) -> None:
+    if folder.is_dir():
+        return
+    if folder.exists() or folder.suffix.lower() in SUFFIXES:
+        kind = "is a file" if folder.exists() else "looks like a file"
+        raise UserError(f"{option} {printable(str(folder))} {kind}, and {count} pictures need a folder; name a folder.")
 
 
-def _keep_apart(files: Sequence[Path], drawn: Sequence[Path]) -> None:
-    """No picture that is read is written over."""
-    read = {file.resolve() for file in files}
-    for place in drawn:
-        if place.resolve() in read:
+def _keep_apart(found: Sequence[Job]) -> None:
+    """No picture that is read is overwritten, and no completion by a sheet."""
+    taken = {job.picture.resolve() for job in found}
+    for place in (place for job in found for place in (job.out, job.sheet) if place):
+        if place.resolve() in taken:
             raise UserError(
-                f"{printable(str(place))} would be written over, and it is to be read; choose another --out."
+                f"{printable(str(place))} would be overwritten, and it is needed; choose another --out or --sheet."
             )
+        taken.add(place.resolve())
 
 
 def pictures(path: Path) -> Iterator[Path]:
@@ -90,7 +120,7 @@ def pictures(path: Path) -> Iterator[Path]:
 
 
 def names(files: Sequence[Path]) -> Iterator[str]:
-    """A PNG's name for each file: its own, with a number behind it where another had it before."""
+    """A PNG's name for each file: its own, followed by a number where an earlier file has the same."""
     taken: set[str] = set()
     for file in files:
         stem, number = os.path.splitext(printable(file.name))[0], 1
@@ -98,3 +128,108 @@ def names(files: Sequence[Path]) -> Iterator[str]:
             number += 1
         taken.add(name)
         yield name
+
+
+# --- the work ---
+
+
+def run(model: MaskedAutoencoder, found: Sequence[Job], plan_for: Planner, console: Console) -> bool:
+    """Complete every picture; True where all could be. A note says why one could not, and the others go on."""
+    errors: list[float] = []
+    noted = False
+    with progress("complete", len(found), console) if len(found) > 1 else nullcontext() as advance:
+        for job in found:
+            if (opened := _open(job, plan_for, len(found) == 1)) is not None:
+                photo, plan = opened
+                if not noted and (note := far_from(model, photo, plan)):
+                    warnings.warn(note, stacklevel=1)
+                    noted = True
+                filled = _complete(model, photo, plan, console if advance is None else None)
+                _write(job, photo, plan, filled)
+                errors.append(filled.error)
+                if len(found) == 1:
+                    print(f"Wrote {job.out}: {describe(photo, plan)}, error {filled.error:.4f}.")
+            if advance:
+                advance()
+    bad = len(found) - len(errors)
+    if len(found) > 1 and errors:
+        mean = sum(errors) / len(errors)
+        print(f"Wrote {len(errors)} pictures to {found[0].out.parent}: mean error {mean:.4f}.")
+    if bad:
+        console.print(f"crate-mae: {bad} of {len(found)} pictures can't be completed.", highlight=False, soft_wrap=True)
+    return not bad
+
+
+def _open(job: Job, plan_for: Planner, alone: bool) -> tuple[Photo, Plan] | None:
+    """A picture and its plan; None and a note where it can't be read, or is one of several without a plan."""
+    try:
+        photo = read_photo(job.picture)
+    except UserError as reason:
+        warnings.warn(str(reason), stacklevel=1)
+        return None
+    try:
+        return photo, plan_for(photo.size)
+    except UserError as reason:
+        if alone:
+            raise
+        warnings.warn(f"{printable(str(job.picture))}: {reason}", stacklevel=1)
+        return None
+
+
+def _complete(model: MaskedAutoencoder, photo: Photo, plan: Plan, console: Console | None) -> Filled:
+    """With a progress bar where a console is given and the tiles are many."""
+    batches = -(-len(plan.tiles) // BATCH)
+    if console is None or batches == 1:
+        return inpaint(photo, plan, model)
+    with progress("tiles", batches, console) as advance:
+        return inpaint(photo, plan, model, advance)
+
+
+def _write(job: Job, photo: Photo, plan: Plan, filled: Filled) -> None:
+    job.out.parent.mkdir(parents=True, exist_ok=True)
+    write_photo(filled.photo, job.out)
+    if job.sheet:
+        job.sheet.parent.mkdir(parents=True, exist_ok=True)
+        draw_sheet(photo, plan, filled, job.sheet)
+
+
+def describe(photo: Photo, plan: Plan) -> str:
+    """What was completed, in a few words."""
+    height, width = photo.size
+    tiles = "1 tile" if len(plan.tiles) == 1 else f"{len(plan.tiles)} tiles"
+    return f"{width} x {height} pixels, {100 * plan.region.mean():.1f} % of them completed by {tiles}"
+
+
+def far_from(model: MaskedAutoencoder, photo: Photo, plan: Plan) -> str:
+    """A note where a model is too small for a picture, or knows no colours; else nothing."""
+    height, width = model.config.image_size
+    scale = max(plan.tiles[0].height / height, plan.tiles[0].width / width)
+    gray = model.config.channels == 1 and photo.pixels.shape[2] >= 3
+    if scale <= COARSE and not gray:
+        return ""
+    kind = f"this model completes {'gray ' if model.config.channels == 1 else ''}images of {width} x {height} pixels"
+    if scale <= COARSE:
+        return f"{kind}: the completed region of a colour picture will be gray."
+    look = "coarse and gray" if gray else "coarse"
+    return f"{kind}, and one of its pixels covers {scale:.0f} x {scale:.0f} of the picture: expect a {look} completion."
+
+
+def draw_sheet(photo: Photo, plan: Plan, filled: Filled, out: Path) -> None:
+    """Masked, completed and original side by side, with the error."""
+    original, completed = (_panel(each.image()) for each in (photo, filled.photo))
+    region = np.asarray(Image.fromarray(plan.region).resize(original.shape[1::-1], Image.Resampling.NEAREST))
+    masked = np.where(region[..., None], MASKED_COLOUR, original)
+    title = describe(photo, plan)
+    figure = figures.completions([masked], [completed], [original], [filled.error], title)
+    try:
+        figures.save(figure, out)
+    except ValueError as error:
+        raise UserError(f"{out} could not be written ({error}); choose another --sheet.") from None
+
+
+def _panel(image: Image.Image) -> np.ndarray:
+    """(H, W, 3) in [0, 1], small enough for a sheet."""
+    image = image_io.in_mode(image, "RGB")
+    scale = min(1.0, PANEL / max(image.size))
+    width, height = (max(1, round(scale * side)) for side in image.size)
+    return np.asarray(image.resize((width, height), Image.Resampling.BICUBIC), dtype=np.float32) / 255

@@ -166,7 +166,7 @@ def _scikit_learn(page: Path, ran: list[Ran], names: Names) -> None:
 
 
 def _using(page: Path, ran: list[Ran], names: Names) -> None:
-    made = {"model.pt2", "encoder.onnx", "features.parquet", "features.npz", "completed.png", "middle.png", "hole.png"}
+    made = {"model.pt2", "encoder.onnx", "features.parquet", "features.npz", "filled.png", "hole.jpg", "panels.png"}
     assert made <= {path.name for path in Path().iterdir()}
     assert len(list(Path("completed").iterdir())) == 25
 

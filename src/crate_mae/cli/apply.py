@@ -6,7 +6,7 @@ from typing import Literal
 
 import tyro
 
-from crate_mae.cli.arguments import Data, checked_seed
+from crate_mae.cli.arguments import Data, check_checkpoint, checked_seed
 from crate_mae.device import Device, pick_device
 from crate_mae.errors import UserError
 
@@ -15,65 +15,51 @@ def complete(
     images: tyro.conf.Positional[tuple[Path, ...]],
     checkpoint: Path,
     out: Path,
+    rectangle: tuple[float, float, float, float] | None = None,
+    mask: Path | None = None,
     mask_ratio: float | None = None,
     seed: int | None = None,
-    mask: Path | None = None,
-    rectangle: tuple[float, float, float, float] | None = None,
-    mask_threshold: float | None = None,
+    sheet: Path | None = None,
     device: Device = "auto",
 ) -> None:
-    """Mask pictures, complete them, and draw masked, completed and original side by side.
+    """Complete a region of a picture and write the picture at its own size; all other pixels stay as they are.
 
-    What is masked: patches drawn at random (--mask-ratio and --seed), a region that another picture marks (--mask), or
-    a rectangle (--rectangle); the same for every picture. A picture that can't be read is reported, the others are
-    completed, and the exit code is 2.
+    The region is a rectangle (--rectangle), what another picture marks (--mask), or random cells (--mask-ratio and
+    --seed); the same for every picture. The model sees the region with as much of the picture around it, in several
+    overlapping tiles where it is long or large. A picture that can't be read is reported, the others are completed, and
+    the exit code is 1.
 
     Args:
-        images: Pictures, and folders with pictures at any depth; each is resized to the model's size.
+        images: Pictures, and folders with pictures at any depth.
         checkpoint: A checkpoint folder, or a run folder.
-        out: Where to write the PNG; a folder for several pictures, with a PNG for each.
-        mask_ratio: Share of the patches to mask at random; 0.75 where nothing says what to mask.
-        seed: Seed of the random mask; 0 unless given.
-        mask: A picture laid over the whole, of any size: its opaque pixels are masked where any of it is transparent,
-            else its white ones (at least half bright).
-        rectangle: LEFT TOP RIGHT BOTTOM in shares of the picture's width and height: 0.25 0.25 0.75 0.75 is the middle.
-        mask_threshold: With --mask and --rectangle: a patch is masked where this share of its area is marked; 0.5
-            unless given.
+        out: The PNG or JPEG to write, by its suffix; a folder for several pictures, with a PNG for each.
+        rectangle: LEFT TOP RIGHT BOTTOM as fractions of the width and height: 0.25 0.25 0.75 0.75 is the middle.
+        mask: A picture laid over the whole, of any size: its opaque pixels are completed where any of it is
+            transparent, else its white ones (at least half bright).
+        mask_ratio: Fraction of the picture to mask at random, in cells of the model's patches; the default is 0.75.
+        seed: Seed of the random mask; the default is 0.
+        sheet: Draw masked, completed and original side by side to this file; to a folder for several pictures.
         device: Where to compute; auto takes a GPU where there is one.
     """
-    import torch
-    from rich.console import Console
-
-    from crate_mae import mask_regions
-    from crate_mae.complete import run
-    from crate_mae.models.zoo import load_autoencoder
-    from crate_mae.tokens import random_mask
-
     ways = {"--mask-ratio": mask_ratio, "--mask": mask, "--rectangle": rectangle}
     chosen = [name for name, value in ways.items() if value is not None]
     if len(chosen) > 1:
         raise UserError(f"{' and '.join(chosen)} each say what is masked; give one of them.")
     if seed is not None and (mask or rectangle):
         raise UserError(f"--seed goes with a random mask, not with {chosen[0]}.")
-    if mask_threshold is not None and not (mask or rectangle):
-        raise UserError("--mask-threshold goes with --mask and --rectangle, not with a random mask.")
-    if not images:
-        raise UserError("name at least one picture or folder.")
+    seed = checked_seed(0 if seed is None else seed)
+    check_checkpoint(checkpoint)
+
+    from rich.console import Console
+
+    from crate_mae.complete import jobs, planner, run
+    from crate_mae.models.zoo import load_autoencoder
+
+    found = jobs(images, out, sheet)
     model = load_autoencoder(checkpoint).to(pick_device(device))
-    threshold = 0.5 if mask_threshold is None else mask_threshold
-    if mask:
-        covered = mask_regions.cover_by_picture(mask_regions.read_marks(mask), model.config.grid)
-        masked = mask_regions.mask_where_covered(covered, threshold)
-    elif rectangle:
-        masked = mask_regions.mask_where_covered(
-            mask_regions.cover_by_rectangle(rectangle, model.config.grid), threshold
-        )
-    else:
-        generator = torch.Generator().manual_seed(checked_seed(0 if seed is None else seed))
-        ratio = 0.75 if mask_ratio is None else mask_ratio
-        masked = random_mask(1, model.num_patches, ratio, generator)[0]
-    if not run(model, images, masked, out, Console(stderr=True)):
-        sys.exit(2)
+    plan_for = planner(model, rectangle, mask, 0.75 if mask_ratio is None else mask_ratio, seed)
+    if not run(model, found, plan_for, Console(stderr=True)):
+        sys.exit(1)
 
 
 def embed(

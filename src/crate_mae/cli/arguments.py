@@ -24,3 +24,12 @@ def checked_seed(seed: int) -> int:
     if not 0 <= seed < 2**32:
         raise UserError(f"--seed is {seed}; choose a whole number from 0 up to {2**32 - 1}.")
     return seed
+
+
+def check_checkpoint(path: Path) -> None:
+    """Refuse a checkpoint that is not there before torch is imported; what it holds is for ``load`` to say."""
+    if not path.exists():
+        raise UserError(
+            f"{path} is no checkpoint: a checkpoint is a folder with config.json and model.safetensors (crate-mae "
+            "convert makes one from other projects' files)."
+        )
