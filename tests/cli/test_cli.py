@@ -1,5 +1,10 @@
+"""The commands: what they print, and one sentence for whatever is wrong."""
+
+import inspect
+import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -7,7 +12,10 @@ import torch
 from PIL import Image
 
 import crate_mae
-from crate_mae.cli import main
+from crate_mae import recipes
+from crate_mae.cli import VERBS, main
+from crate_mae.cli.arguments import checked, recipe_verbs
+from crate_mae.data.checking import processors
 from tests.conftest import small_model
 
 OWN = Path(__file__).parents[1] / "fixtures" / "official_tiny.safetensors"
@@ -112,10 +120,21 @@ def errors(tmp_path: Path, picture: Path, checkpoint: Path) -> dict[str, tuple[l
         "no such layer": (["inspect", str(checkpoint), "--data", "digits", "--layer", "9", *out], "layers 1 to 2"),
         "no such set": (["inspect", str(checkpoint), "--data", str(tmp_path / "none"), *out], "no folder"),
         "nothing to inspect": (["inspect", str(tmp_path), "--data", "digits", *out], "no checkpoint"),
-        "no verb": ([], "Missing subcommand"),
+        "no verb": ([], "name a command: demo, "),
+        "no such option first": (["--nonsense"], "no command --nonsense"),
         "wrong verb": (["compleat"], "did you mean complete?"),
-        "missing option": (["complete", str(picture)], "required"),
-        "wrong value": (["complete", str(picture), *good, "--seed", "x"], "seed"),
+        "missing option": (["complete", str(picture)], "complete needs --checkpoint and --out"),
+        "missing place": (["probe", "--data", "digits"], "probe needs CHECKPOINT"),
+        "missing value": (["pretrain", "--out"], "--out takes a path, and none is there"),
+        "wrong option": (["complete", str(picture), *good, "--sede", "1"], "no option --sede; did you mean --seed?"),
+        "wrong value": (["complete", str(picture), *good, "--seed", "x"], "--seed takes a whole number, not x"),
+        "wrong value by =": (["complete", str(picture), *good, "--mask_ratio=x"], "--mask-ratio takes a number, not x"),
+        "wrong choice": (["complete", str(picture), *good, "--device", "tpu"], "--device takes one of auto, cpu,"),
+        "too few": (["complete", str(picture), *good, "--rectangle", "0", "1"], "--rectangle takes 4 numbers, not 0 1"),
+        "wrong layer": (["probe", "x", "--data", "d", "--layer", "x"], "one of all or a whole number, not x"),
+        "a word too many": (["models", "extra"], "can't use extra"),
+        "recipe": (["pretrain", "--recipe", "digitz", *out], "did you mean digits?"),
+        "recipe of another verb": (["pretrain", "--recipe", "finetune_digits", *out], "a recipe of crate-mae finetune"),
     }
 
 
@@ -129,8 +148,119 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(
         assert stop.value.code == 2, name
         assert word in printed.err + printed.out, name
         assert "Traceback" not in printed.err + printed.out, name
-        if printed.err.startswith("crate-mae: error:"):
-            assert printed.err.count("\n") == 1, name
+        assert printed.err.startswith("crate-mae: error:"), name
+        assert printed.err.count("\n") == 1, name
+
+
+COMMANDS = {
+    "demo": [],
+    "pretrain": ["--recipe", "digits"],
+    "finetune": ["--recipe", "finetune_digits"],
+    "probe": ["CHECKPOINT", "--data", "digits"],
+    "evaluate": ["CHECKPOINT", "--data", "digits"],
+    "predict": ["picture.png", "--checkpoint", "CHECKPOINT"],
+    "inspect": ["CHECKPOINT", "--data", "digits"],
+    "complete": ["picture.png", "--checkpoint", "CHECKPOINT"],
+    "embed": ["digits", "--checkpoint", "CHECKPOINT"],
+    "convert": ["picture.png", "--from", "mae"],
+    "theory": [],
+    "reproduce": ["table1"],
+    "bench": [],
+    "data pack": ["."],
+}
+"""Every verb that takes --out, with what else it needs."""
+
+
+def test_every_verb_with_an_out_is_here() -> None:
+    assert COMMANDS.keys() == {name for name, verb in VERBS.items() if "out" in inspect.signature(verb).parameters}
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        ("x" * 5000, "File name too long"),
+        ("a\0b", "NUL byte"),
+        (os.fsdecode(b"\xff\xfe"), r"b'\xff\xfe' is not UTF-8"),
+        ("loop/x", "symbolic links"),
+    ],
+    ids=["long", "NUL", "not UTF-8", "loop"],
+)
+def test_an_out_that_no_file_can_have(
+    verb: str,
+    out: str,
+    words: str,
+    picture: Path,
+    checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(picture.parent)
+    Path("loop").symlink_to("loop")
+    before = sorted(Path().rglob("*"))
+    given = [str(checkpoint) if word == "CHECKPOINT" else word for word in COMMANDS[verb]]
+    with pytest.raises(SystemExit) as stop:
+        main([*verb.split(), *given, "--out", out])
+    printed = capsys.readouterr()
+    assert stop.value.code == 2
+    assert words in printed.err
+    assert printed.err.count("\n") == 1
+    assert len(printed.err) < 400
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_a_name_that_is_not_utf8_is_printed(tmp_path: Path, checkpoint: Path) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / os.fsdecode(b"a\xff.png"))
+    command = [sys.executable, "-m", "crate_mae", "complete", b"a\xff.png", b"b\xff.png", "--checkpoint", checkpoint]
+    result = subprocess.run([*command, "--out", "out"], cwd=tmp_path, capture_output=True, check=False)
+    assert result.returncode == 2
+    assert result.stderr == b"crate-mae: error: there is no image or folder b\\xff.png.\n"
+
+
+def test_more_workers_than_processors_are_capped_with_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        assert checked("embed", {"workers": 2**31}) == {"workers": processors()}
+        assert checked("embed", {"workers": 1}) == {"workers": 1}
+        assert checked("data check", {"workers": None}) == {"workers": None}
+    (note,) = notes
+    assert f"--workers is {2**31}, and this machine has {processors()} processors" in str(note.message)
+
+
+def test_recipes_are_known_without_importing_them() -> None:
+    every = dict.fromkeys(recipes.PRETRAIN, "pretrain") | dict.fromkeys(recipes.FINETUNE, "finetune")
+    assert recipe_verbs() == every
+
+
+def test_cheap_checks_come_before_torch(tmp_path: Path) -> None:
+    cases = [
+        ["pretrain", "--recipe", "digitz", "--out", "x"],
+        ["finetune", "--recipe", "digits", "--out", "x"],
+        ["plan", "--recipe", "digitz"],
+        ["finetune", "--recipe", "finetune_digits", "--checkpoint", "none", "--out", "x"],
+        ["probe", "none", "--data", "digits"],
+        ["serve", "none"],
+        ["complete", "a.png", "--checkpoint", "none", "--out", "x"],
+        ["complete", "a.png", "--checkpoint", ".", "--mask", "m.png", "--mask-ratio", "0.5", "--out", "x"],
+        ["complete", "a.png", "--checkpoint", ".", "--out", "x", "--seed", "-1"],
+        ["embed", "digits", "--checkpoint", ".", "--out", "x.npz", "--batch-size", "0"],
+        ["export", "."],
+        ["demo", "--out", "x" * 5000],
+        ["complete", "a.png", "--sede", "1"],
+    ]
+    script = f"""
+import sys
+from crate_mae.cli import main
+for words in {cases!r}:
+    try:
+        main(words)
+    except SystemExit as stop:
+        assert stop.code == 2, words
+    else:
+        assert False, words
+    assert not {{"torch", "numpy", "matplotlib"}} & sys.modules.keys(), words
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
 
 
 def test_no_traceback_from_a_real_process(tmp_path: Path) -> None:

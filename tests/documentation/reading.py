@@ -1,6 +1,5 @@
 """Commands read by the real command line, without running them."""
 
-import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -15,21 +14,13 @@ from crate_mae.training.config import RunConfig, override
 def read(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail where the command line would not take these words, or a recipe, a setting or an item does not exist."""
     taken: list[tuple[str, dict[str, Any]]] = []
-
-    def instead(verb: str, function: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(function)
-        def take(*values: Any, **named: Any) -> None:
-            taken.append((verb, inspect.signature(function).bind(*values, **named).arguments))
-
-        return take
-
     with monkeypatch.context() as patch:
-        patch.setattr(cli, "VERBS", {verb: instead(verb, function) for verb, function in cli.VERBS.items()})
+        patch.setattr(cli, "run", lambda verb, arguments: taken.append((verb, arguments)))
         cli.main(words)
     ((verb, arguments),) = taken
-    if verb in ("pretrain", "finetune", "plan") and arguments["recipe"]:
+    if verb in ("pretrain", "finetune", "plan") and arguments.get("recipe"):
         every: dict[str, Callable[[], RunConfig]] = {**recipes.PRETRAIN, **recipes.FINETUNE}
-        override(recipes.find(arguments["recipe"], every), arguments["set_"])
+        override(recipes.find(arguments["recipe"], every), arguments.get("set_", ()))
     if verb == "reproduce":
         assert arguments["what"] in (*ITEMS, "all", "list")
 

@@ -1,5 +1,6 @@
 """The command line: a table from verb to typed function. Nothing heavy is imported before a verb runs."""
 
+import errno
 import logging
 import os
 import sys
@@ -7,17 +8,20 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import make_dataclass
+from io import TextIOWrapper
 from typing import Annotated, Any, Union
 
 import tyro
 
 from crate_mae.cli.apply import complete, embed
+from crate_mae.cli.arguments import checked
 from crate_mae.cli.bench import bench
 from crate_mae.cli.data import data_check, data_pack
 from crate_mae.cli.evaluate import evaluate, predict, probe
 from crate_mae.cli.explore import demo, inspect, serve
 from crate_mae.cli.models import convert, export, models, push
 from crate_mae.cli.paper import reproduce, theory
+from crate_mae.cli.parsing import parse
 from crate_mae.cli.train import finetune, plan, pretrain
 from crate_mae.errors import UserError, did_you_mean
 
@@ -44,6 +48,10 @@ VERBS: dict[str, Callable[..., None]] = {
     "data check": data_check,
 }
 
+ABOUT = "Masked completion of images with white-box transformers."
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What the system calls a full disk, or a full share of one."""
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a verb; bad input prints one sentence and exits with code 2."""
@@ -53,14 +61,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         print(f"crate-mae {__version__}")
         return
-    about = "Masked completion of images with white-box transformers."
+    _print_any_name()
     try:
         words = _check_verb(words)
         with _notes():
-            if words and words[0] in VERBS:
-                tyro.cli(VERBS[words[0]], prog=f"crate-mae {words[0]}", args=words[1:])
+            if words[0] in VERBS:
+                run(words[0], parse(VERBS[words[0]], words[0], words[1:]))
             else:
-                tyro.cli(_list_of_verbs(), prog="crate-mae", description=about, args=words)
+                tyro.cli(_list_of_verbs(), prog="crate-mae", description=ABOUT, args=words)
     except UserError as error:
         _end(f"crate-mae: error: {error}", 2)
     except BrokenPipeError:  # the reader, such as head, has seen enough
@@ -68,7 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(141)  # as a shell has it for SIGPIPE
     except OSError as error:
         what = ": ".join(str(part) for part in (error.filename, error.strerror) if part) or str(error)
-        _end(f"crate-mae: error: {what}; make room there, or choose another place.", 2)
+        advice = "make room there, or choose another place" if error.errno in FULL else "choose another place"
+        _end(f"crate-mae: error: {what}; {advice}.", 2)
     except KeyboardInterrupt:
         _end("crate-mae: stopped.", 130)
 
@@ -91,10 +100,22 @@ def _notes() -> Iterator[None]:
         log.removeHandler(handler)
 
 
-def _list_of_verbs() -> Any:
-    """All verbs without their arguments, for the help: to look into the arguments of each takes longer than all else.
+def run(name: str, arguments: dict[str, Any]) -> None:
+    """Check what can be checked before anything heavy is imported, then run the verb."""
+    VERBS[name](**checked(name, arguments))
 
-    Each is an empty dataclass with the verb's words, which tyro takes for a subcommand.
+
+def _print_any_name() -> None:
+    """A file name that is not UTF-8 is printed with escapes, in place of an exception."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _list_of_verbs() -> Any:
+    """All verbs without their arguments, for the help: reading the arguments of each takes longer than all else.
+
+    Each is an empty dataclass with the verb's docstring, which tyro takes for a subcommand.
     """
     verbs = []
     for name, verb in VERBS.items():
@@ -104,7 +125,7 @@ def _list_of_verbs() -> Any:
 
 
 def _end(words: str, code: int) -> None:
-    """Last words and the exit code; one of torchrun's processes goes at once, since to tidy up may wait for others."""
+    """Print and exit; one of torchrun's processes exits at once, since cleaning up may wait for the others."""
     print(words, file=sys.stderr)
     if "WORLD_SIZE" in os.environ:
         sys.stdout.flush()
@@ -115,7 +136,9 @@ def _end(words: str, code: int) -> None:
 
 def _check_verb(words: list[str]) -> list[str]:
     """The words, with a verb of two words as one; a verb that does not exist is an error that suggests one."""
-    if not words or words[0].startswith("-") or words[0] in VERBS:
+    if not words:
+        raise UserError(f"name a command: {', '.join(VERBS)}; crate-mae --help describes them.")
+    if words[0] in ("--help", "-h") or words[0] in VERBS:
         return words
     verb, length = words[0], 1
     if any(known.startswith(f"{verb} ") for known in VERBS):

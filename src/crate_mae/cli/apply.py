@@ -6,7 +6,7 @@ from typing import Literal
 
 import tyro
 
-from crate_mae.cli.arguments import Data, check_checkpoint, checked_seed
+from crate_mae.cli.arguments import Data, checked_seed
 from crate_mae.device import Device, pick_device
 from crate_mae.errors import UserError
 
@@ -48,7 +48,6 @@ def complete(
     if seed is not None and (mask or rectangle):
         raise UserError(f"--seed goes with a random mask, not with {chosen[0]}.")
     seed = checked_seed(0 if seed is None else seed)
-    check_checkpoint(checkpoint)
 
     from rich.console import Console
 
@@ -70,28 +69,32 @@ def embed(
     data_root: Path | None = None,
     download: bool = False,
     layer: int = -1,
-    pool: Literal["cls", "mean"] = "cls",
+    pool: Literal["cls", "mean"] = "mean",
     batch_size: int = 64,
     workers: int = 0,
     device: Device = "auto",
 ) -> None:
     """Write the features of every image of a folder to one file: path, label where there is one, feature.
 
-    Stop it at any time: the same command goes on where it stopped, and gives the same file. Images that can't be read
-    are listed and left out, and the exit code is 1.
+    Stop it at any time: the same command resumes it and gives the same file. Images that can't be read are listed and
+    left out, and the exit code is 1.
 
     Args:
         checkpoint: A checkpoint folder, or a run folder.
         out: A .parquet file (columns path, label, feature) or an .npz file (arrays paths, labels, features).
         split: Which images, where the set has several splits.
-        data_root: Where named sets are; data/ unless given.
-        download: Fetch a named set that is not there.
+        data_root: Where named sets are; the default is data/.
+        download: Download a named set that is not there.
         layer: 0 for the embedding, l for the output of block l, -1 for the last.
         pool: The class token, or the mean over the patches.
         batch_size: Images at a time.
-        workers: Processes that read images; 0 reads in the same one.
+        workers: Processes that load images; 0 loads them in the main process.
         device: Where to compute; auto takes a GPU where there is one.
     """
+    for name, value, least in (("batch-size", batch_size, 1), ("workers", workers, 0)):
+        if value < least:
+            raise UserError(f"--{name} is {value}; choose a whole number from {least} up.")
+
     from rich.console import Console
 
     from crate_mae.data.open import find_splits
@@ -99,9 +102,6 @@ def embed(
     from crate_mae.features.extraction import Reader, Which
     from crate_mae.models.zoo import load
 
-    for name, value, least in (("batch-size", batch_size, 1), ("workers", workers, 0)):
-        if value < least:
-            raise UserError(f"--{name} is {value}; choose a whole number from {least} up.")
     splits = find_splits(data, data_root, download)
     if split is None and len(splits) > 1:
         raise UserError(f"{data} has the splits {', '.join(splits)}; choose one of them with --split.")

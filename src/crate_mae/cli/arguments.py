@@ -1,12 +1,16 @@
-"""Words that several verbs take."""
+"""Arguments that several verbs share, and the checks that come before anything heavy is imported."""
 
+import ast
+import os
+import warnings
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from crate_mae.data.named import NAMES
-from crate_mae.errors import UserError
+from crate_mae.errors import UserError, did_you_mean
 
 Data = Annotated[str, tyro.conf.arg(help=f"A name ({NAMES}), a folder or shards.")]
 """``--data``, or the first word."""
@@ -22,14 +26,94 @@ def data_settings(data: str | None, root: Path | None) -> list[str]:
 def checked_seed(seed: int) -> int:
     """A seed that every generator takes."""
     if not 0 <= seed < 2**32:
-        raise UserError(f"--seed is {seed}; choose a whole number from 0 up to {2**32 - 1}.")
+        raise UserError(f"--seed is {seed}; choose a whole number from 0 to {2**32 - 1}.")
     return seed
 
 
+def checked(verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of any verb, checked as far as that needs neither torch nor a model."""
+    for name, value in arguments.items():
+        for path in value if isinstance(value, tuple) else (value,):
+            if isinstance(path, str | Path):
+                check_path(name, path)
+    if arguments.get("recipe") is not None:
+        check_recipe(arguments["recipe"], verb)
+    if not arguments.get("resume"):  # a run has what it needs of its checkpoint
+        for name in ("checkpoint", "second"):
+            if isinstance(path := arguments.get(name), Path):
+                check_checkpoint(path)
+    if verb != "serve" and (arguments.get("workers") or 0) > 1:
+        return arguments | {"workers": capped_workers(arguments["workers"])}
+    return arguments
+
+
+def check_path(name: str, path: str | Path) -> None:
+    """Refuse a path that no system call takes, and a name that can't be written down; it need not exist."""
+    option = f"--{name.strip('_').replace('_', '-')}"
+    if "\0" in str(path):
+        raise UserError(f"{option} has a NUL byte in it; give a path without.")
+    if isinstance(path, str):
+        return
+    if name != "images" and not _is_unicode(path):
+        raise UserError(f"{option} {os.fsencode(path)!r} is not UTF-8; choose another name.")
+    try:
+        path.expanduser().stat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return  # whether that matters is for the verb to say
+    except RuntimeError:
+        raise UserError(f"{option} {path} names the home of a user that does not exist.") from None
+    except OSError as error:  # too long, or links that lead to each other
+        shown = str(path) if len(str(path)) < 200 else f"{str(path)[:100]}.."
+        raise UserError(f"{option} {shown} can't be used ({error.strerror}); choose another path.") from None
+
+
+def _is_unicode(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def check_checkpoint(path: Path) -> None:
-    """Refuse a checkpoint that is not there before torch is imported; what it holds is for ``load`` to say."""
-    if not path.exists():
+    """Refuse a checkpoint that is not there; what it holds is for ``load`` to say."""
+    if not path.expanduser().exists():
         raise UserError(
             f"{path} is no checkpoint: a checkpoint is a folder with config.json and model.safetensors (crate-mae "
             "convert makes one from other projects' files)."
         )
+
+
+def check_recipe(name: str, verb: str) -> None:
+    """Refuse a recipe that does not exist, or that is for another verb; ``plan`` takes those of both."""
+    recipes = recipe_verbs()
+    own = [recipe for recipe, task in recipes.items() if verb in (task, "plan")]
+    if name in own:
+        return
+    if name in recipes:
+        raise UserError(f"{name} is a recipe of crate-mae {recipes[name]}; crate-mae {verb} has {', '.join(own)}.")
+    raise UserError(f"there is no recipe {name}; {did_you_mean(name, own)}")
+
+
+def recipe_verbs() -> dict[str, str]:
+    """Every recipe, and the verb that it is for.
+
+    A recipe is a function of recipes.py, and what it returns says which verb takes it. The source is read and not
+    imported: a wrong name should not have to wait for torch.
+    """
+    verbs = {"PretrainConfig": "pretrain", "FinetuneConfig": "finetune"}
+    spec = find_spec("crate_mae.recipes")
+    assert spec is not None
+    assert spec.origin is not None
+    functions = [node for node in ast.parse(Path(spec.origin).read_text()).body if isinstance(node, ast.FunctionDef)]
+    returned = {node.name: getattr(node.returns, "id", None) for node in functions if not node.name.startswith("_")}
+    return {name: verbs[kind] for name, kind in returned.items() if kind in verbs}
+
+
+def capped_workers(workers: int) -> int:
+    """At most as many processes that load images as there are processors; a note says where it is fewer."""
+    from crate_mae.data.checking import processors
+
+    if workers > (most := processors()):
+        warnings.warn(f"--workers is {workers}, and this machine has {most} processors: {most} are used.", stacklevel=1)
+    return min(workers, most)

@@ -21,8 +21,8 @@ def models() -> None:
         print(line(name, encoder, decoder, config.encoder_sees, f"{own:,}", f"{theirs:,}" if theirs else "-"))
     print(
         "\nencoder, decoder: dim x depth / heads. sees: what the encoder sees of a masked image.\n"
-        "parameters: all trainable, all used. authors': the count in the authors' layout (Table 1), which adds fixed\n"
-        "position tables and, for CRATE, the official preset's biases, norms and a map that is never used."
+        "parameters: all are trainable and used. authors': the count in the authors' layout (Table 1), which adds\n"
+        "fixed position tables and, for CRATE, the official preset's biases and norms and a layer that is never used."
     )
 
 
@@ -44,21 +44,22 @@ def convert(
         file: The weights: .pth, .pt, .bin or .safetensors, a training checkpoint, or a transformers folder.
         from_: official for the authors' CRATE-MAE, mae for He et al.'s or transformers' ViT-MAE.
         out: Folder for the checkpoint.
-        image_size: Height and width where they are not equal; another size than the file's interpolates the positions.
-        heads: Heads of the encoder, where the size alone does not tell.
+        image_size: One number, or height and width; positions are interpolated where it is not the file's size.
+        heads: Heads of the encoder, where they don't follow from the model's size.
         decoder_heads: mae: heads of the decoder.
         lambda_: official: ISTA's threshold (0.5 in the authors' code).
-        eta: official: ISTA's step (0.1 in the authors' code).
-        norm_eps: mae: epsilon of the norms.
-        norm_pix_loss: Whether the model was trained on normalised targets, where its configuration does not tell.
+        eta: official: ISTA's step size (0.1 in the authors' code).
+        norm_eps: mae: epsilon of the layer norms.
+        norm_pix_loss: Whether the model was trained on normalised targets, where the file does not say.
     """
-    from crate_mae.models.convert import from_official, from_vit_mae
-
     own = {"official": {"lambda": lambda_, "eta": eta}, "mae": {"decoder-heads": decoder_heads, "norm-eps": norm_eps}}
     other: Literal["official", "mae"] = "mae" if from_ == "official" else "official"
     for name, value in own[other].items():
         if value is not None:
             raise UserError(f"--{name} goes with --from {other}, not with --from {from_}.")
+
+    from crate_mae.models.convert import from_official, from_vit_mae
+
     if from_ == "official":
         scales = {"lambda_": lambda_, "eta": eta}
         given = {name: value for name, value in scales.items() if value is not None}
@@ -79,21 +80,22 @@ def export(
 
     Inputs and outputs, by part: encoder from images to tokens, the class token first; autoencoder from images and mask
     to completed images and the prediction of every patch; classifier from images to scores. Images are normalised by
-    the mean and std in the file's metadata, where the image size, the patch size and the class names are too. The file
-    is compared with the model before it takes its name.
+    the mean and std in the file's metadata, which also has the image size, the patch size and the class names. The file
+    is compared with the model before it is moved to its name.
 
     Args:
         checkpoint: A checkpoint folder, or a run folder.
         onnx: Write this ONNX file.
         torch: Write this .pt2 file, for torch.export.load.
         part: The encoder alone, or all of the checkpoint (the default).
-        image_size: Another image size than the checkpoint's, with the positions interpolated.
+        image_size: Export for this image size in place of the checkpoint's; positions are interpolated.
     """
+    if onnx is None and torch is None:
+        raise UserError("say what to write: --onnx FILE.onnx, --torch FILE.pt2, or both.")
+
     from crate_mae.export import OPSET, to_onnx, to_torch
     from crate_mae.models.zoo import load
 
-    if onnx is None and torch is None:
-        raise UserError("say what to write: --onnx FILE.onnx, --torch FILE.pt2, or both.")
     model = load(checkpoint, image_size)
     what = part or model.kind
     if onnx:
@@ -110,14 +112,14 @@ def push(
     private: bool = False,
     license: str = "mit",
 ) -> None:
-    """Upload a model to the Hugging Face Hub, with a card that says what its run folder has on record.
+    """Upload a model to the Hugging Face Hub, with a model card made from its run folder.
 
-    The token is the one that `hf auth login` keeps, or HF_TOKEN.
+    The token is the one that `hf auth login` stores, or HF_TOKEN.
 
     Args:
         checkpoint: A checkpoint folder, or a run folder.
-        name: Its name on the Hub, as owner/name; what is there already gets a new commit, the card too.
-        private: Whether only its owner sees a model that is new there.
+        name: Its name on the Hub, as owner/name; an existing repository gets a new commit, with a new card.
+        private: Make a new repository private.
         license: The licence of the weights, by the Hub's short name.
     """
     from crate_mae.hub.run_record import run_of
