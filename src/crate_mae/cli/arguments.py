@@ -38,7 +38,7 @@ def checked(verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
                 check_path(name, path)
     if arguments.get("recipe") is not None:
         check_recipe(arguments["recipe"], verb)
-    if not arguments.get("resume"):  # a run has what it needs of its checkpoint
+    if verb != "plan" and not arguments.get("resume"):  # a plan opens nothing, and a run has what it needs
         for name in ("checkpoint", "second"):
             if isinstance(path := arguments.get(name), Path):
                 check_checkpoint(path)
