@@ -31,9 +31,11 @@ CHECKED = [
     "image_io",
     "mssa_cpu",
     "operators",
+    "photo",
     "planning",
     "reports",
     "theory",
+    "tiles",
     "tokens",
     "web.views",
 ]

@@ -232,7 +232,8 @@ def test_recipes_are_known_without_importing_them() -> None:
     assert recipe_verbs() == every
 
 
-def test_cheap_checks_come_before_torch(tmp_path: Path) -> None:
+def test_cheap_checks_come_before_torch(tmp_path: Path, checkpoint: Path) -> None:
+    good = str(checkpoint)
     cases = [
         ["pretrain", "--recipe", "digitz", "--out", "x"],
         ["finetune", "--recipe", "digits", "--out", "x"],
@@ -241,10 +242,11 @@ def test_cheap_checks_come_before_torch(tmp_path: Path) -> None:
         ["probe", "none", "--data", "digits"],
         ["serve", "none"],
         ["complete", "a.png", "--checkpoint", "none", "--out", "x"],
-        ["complete", "a.png", "--checkpoint", ".", "--mask", "m.png", "--mask-ratio", "0.5", "--out", "x"],
-        ["complete", "a.png", "--checkpoint", ".", "--out", "x", "--seed", "-1"],
-        ["embed", "digits", "--checkpoint", ".", "--out", "x.npz", "--batch-size", "0"],
-        ["export", "."],
+        ["complete", "a.png", "--checkpoint", ".", "--out", "x"],
+        ["complete", "a.png", "--checkpoint", good, "--mask", "m.png", "--mask-ratio", "0.5", "--out", "x"],
+        ["complete", "a.png", "--checkpoint", good, "--out", "x", "--seed", "-1"],
+        ["embed", "digits", "--checkpoint", good, "--out", "x.npz", "--batch-size", "0"],
+        ["export", good],
         ["demo", "--out", "x" * 5000],
         ["complete", "a.png", "--sede", "1"],
     ]

@@ -116,7 +116,7 @@ def test_without_the_extra_it_says_which_to_install(
 ) -> None:
     monkeypatch.setattr(explore, "find_spec", lambda name: None)
     with pytest.raises(SystemExit) as stop:
-        main(["serve", "runs/demo"])
+        main(["serve", "owner/name"])
     assert stop.value.code == 2
     assert capsys.readouterr().err == (
         "crate-mae: error: the page needs the extra web; pip install 'crate-mae[web]' brings it.\n"

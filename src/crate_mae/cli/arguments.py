@@ -11,6 +11,7 @@ import tyro
 
 from crate_mae.data.named import NAMES
 from crate_mae.errors import UserError, did_you_mean
+from crate_mae.models.locate import HUB_NAME, locate
 
 Data = Annotated[str, tyro.conf.arg(help=f"A name ({NAMES}), a folder or shards.")]
 """``--data``, or the first word."""
@@ -76,12 +77,9 @@ def _is_unicode(path: Path) -> bool:
 
 
 def check_checkpoint(path: Path) -> None:
-    """Refuse a checkpoint that is not there; what it holds is for ``load`` to say."""
-    if not path.expanduser().exists():
-        raise UserError(
-            f"{path} is no checkpoint: a checkpoint is a folder with config.json and model.safetensors (crate-mae "
-            "convert makes one from other projects' files)."
-        )
+    """Refuse a folder that holds no checkpoint; a name on the Hub is for ``load`` to find."""
+    if path.expanduser().exists() or not HUB_NAME.fullmatch(str(path)):
+        locate(path)
 
 
 def check_recipe(name: str, verb: str) -> None:
