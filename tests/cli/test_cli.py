@@ -108,7 +108,7 @@ def errors(tmp_path: Path, picture: Path, checkpoint: Path) -> dict[str, tuple[l
         "heads": (["convert", source, "--from", "official", "--heads", "7", *out], "does not divide"),
         "size": (["convert", source, "--from", "official", "--image-size", "30", *out], "patches of 16"),
         "no heads": (["convert", source, "--from", "official", "--heads", "0", *out], "heads is 0"),
-        "no size": (["convert", source, "--from", "official", "--image-size", "0", *out], "not 0"),
+        "no size": (["convert", source, "--from", "official", "--image-size", "0", *out], "image_size is 0"),
         "no step": (["convert", source, "--from", "official", "--eta", "0", *out], "eta is 0"),
         "folder as out": (["complete", str(picture), *good[:2], "--out", str(tmp_path)], "Is a directory"),
         "full": (["complete", str(picture), *good[:2], "--out", "/dev/full"], "No space left"),

@@ -164,6 +164,7 @@ def edited(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]
         (edited(lambda stored: stored.update(task=["pretrain"])), "no settings of a task"),
         (edited(lambda stored: stored.pop("settings")), "no settings of a task"),
         (edited(lambda stored: stored.pop("training_images")), "how many training images"),
+        (edited(lambda stored: stored.update(commit=3)), "its commit is 3"),
         (edited(lambda stored: stored["settings"].pop("steps")), "the configuration of a run lacks steps"),
         (edited(lambda stored: stored["settings"].update(stpes=3)), "a run has no setting stpes; did you mean steps?"),
         (edited(lambda stored: stored["settings"].update(steps="3")), "steps is '3'; choose a whole number from 1 up"),

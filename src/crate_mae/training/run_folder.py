@@ -216,11 +216,14 @@ class Stored:
     def of(found: Mapping[str, Any]) -> "Stored":
         """From a file of this format version or an earlier one."""
         task, settings, images = found.get("task"), found.get("settings"), found.get("training_images")
-        if task not in TASKS or not isinstance(settings, dict):
+        if not isinstance(task, str) or task not in TASKS or not isinstance(settings, dict):
             raise UserError(f"it has no settings of a task that this crate-mae knows ({', '.join(TASKS)}).")
         if not isinstance(images, dict) or not isinstance(images.get("images"), int):
             raise UserError("it does not say how many training images there were.")
-        return Stored(TASKS[task].from_dict(settings, found.get("format_version", 1)), found.get("commit"), images)
+        written_at = found.get("commit")
+        if not isinstance(written_at, str | None):
+            raise UserError(f"its commit is {written_at!r}, which is no word.")
+        return Stored(TASKS[task].from_dict(settings, found.get("format_version", 1)), written_at, images)
 
 
 def configured(run: Run, recipe: Config | None, settings: Iterable[str], kind: type[Config]) -> Config:
