@@ -1,4 +1,4 @@
-"""What the site has beside the pages in this folder: the files of the root as pages, and the API reference."""
+"""Pages of the site that are not files of this folder: those of the repository's root, and the API reference."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGEL
 
 
 class NoHTML(Extension):
-    """What stands between < and > is a formula here, such as <U_k^T z_i, U_k^T z_cls>, and never a tag."""
+    """Text between < and > is a formula here, such as <U_k^T z_i, U_k^T z_cls>, and never a tag."""
 
     def extendMarkdown(self, md: Markdown) -> None:
         md.preprocessors.deregister("html_block")
@@ -23,7 +23,7 @@ class NoHTML(Extension):
 
 
 class OnlyDocumented(griffe.Extension):
-    """``self.heads = heads`` says nothing to a reader of the reference; an attribute with a docstring does."""
+    """Leave attributes without a docstring, such as ``self.heads = heads``, out of the reference."""
 
     def on_class_members(self, *, cls: griffe.Class, **_: object) -> None:
         for name, member in list(cls.members.items()):
@@ -49,12 +49,12 @@ def modules(subject: str) -> list[str]:
 
 
 def reference(subject: str) -> str:
-    """The page of a subject: all that its modules' docstrings say."""
+    """The page of a subject: the docstrings of its modules."""
     return f"# {subject}\n\n" + "\n".join(f"::: {name}" for name in modules(subject)) + "\n"
 
 
 def from_root(text: str) -> str:
-    """A file of the root as a page: its links start there, a page's in ``docs``."""
+    """A file of the root as a page: its links, which are relative to the root, become relative to ``docs``."""
     text = text.replace("](docs/", "](")
     for name, page in PAGES.items():
         text = text.replace(f"]({name}", f"]({page}")
@@ -62,7 +62,7 @@ def from_root(text: str) -> str:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Without the marks of generated tables, which ``NoHTML`` would show; and links to files of the root."""
+    """Remove the marks of generated tables, which ``NoHTML`` would show, and adapt links to files of the root."""
     markdown = re.sub(r"^<!-- .* -->\n", "", markdown, flags=re.MULTILINE)
     for name, page in PAGES.items():
         markdown = markdown.replace(f"](../{name}", f"]({page}")
@@ -78,7 +78,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are no files of this folder."""
+    """Add the pages that are not files of this folder."""
     for name, page in PAGES.items():
         files.append(File.generated(config, page, content=from_root((ROOT / name).read_text())))
     files.append(File.generated(config, "reference/crate_mae.md", content=first_page()))
@@ -88,7 +88,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def first_page() -> str:
-    """The names that ``crate_mae`` itself gives, and the page of each subject with its docstring's first line."""
+    """The public names of ``crate_mae``, and the page of each subject with the first line of its docstring."""
     package = (SOURCE / "__init__.py").read_text()
     names = re.findall(r'^    "(\w+)": "([\w.]+)",$', package, re.MULTILINE)
     public = "\n".join(f"- [`crate_mae.{name}`][crate_mae.{home}.{name}]" for name, home in names)

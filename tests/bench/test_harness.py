@@ -1,4 +1,4 @@
-"""Turns, warm-up, medians and ratios, by a clock that the test winds."""
+"""Turns, warm-up, medians and ratios, with a fake clock."""
 
 import io
 

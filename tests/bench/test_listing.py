@@ -35,7 +35,7 @@ def test_losses_and_gradients_agree(heads: int, batch: int) -> None:
 
 
 def test_the_same_losses_step_by_step() -> None:
-    """In float32, through the optimisers too: the fused AdamW with decay where it belongs, and the plain one."""
+    """In float32, with both optimisers: the fused AdamW with parameter groups, and the default one."""
     work = Work(CONFIG, 4)
     own, theirs = ours(work), listing(work)
     for group in own.optimiser.param_groups + theirs.optimiser.param_groups:

@@ -1,4 +1,4 @@
-"""A contestant in a process of its own."""
+"""A contestant in its own process."""
 
 import io
 import json
@@ -28,7 +28,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[str]]:
     return found
 
 
-def test_it_runs_when_told_and_ends_with_the_race(started: list[subprocess.Popen[str]]) -> None:
+def test_it_runs_once_for_each_call_and_ends_with_the_race(started: list[subprocess.Popen[str]]) -> None:
     with (
         own_process.own_process("training", OURS, Work(CONFIG, 2)) as ours,
         own_process.own_process("encoding", LISTING, Work(CONFIG, 2)) as it,
@@ -40,13 +40,13 @@ def test_it_runs_when_told_and_ends_with_the_race(started: list[subprocess.Popen
     assert [json.loads(process.args[-1])["name"] for process in started] == [OURS, LISTING]  # type: ignore[index]
 
 
-def test_what_fails_there_is_said_here() -> None:
+def test_an_error_in_the_process_is_reported() -> None:
     said = r"nobody could not be measured \(training\): KeyError: 'nobody'"
     with own_process.own_process("training", "nobody", Work(CONFIG, 2)) as run, pytest.raises(UserError, match=said):
         run()
 
 
-def test_one_that_is_killed_between_two_runs_is_named(started: list[subprocess.Popen[str]]) -> None:
+def test_a_process_that_is_killed_between_two_runs_is_reported(started: list[subprocess.Popen[str]]) -> None:
     with own_process.own_process("training", OURS, Work(CONFIG, 2)) as run:
         run()
         started[0].kill()

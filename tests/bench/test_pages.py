@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from benchmarks import pages
-from crate_mae.reproduce.paper import ITEMS
+from crate_mae.reproduce.paper_numbers import ITEMS
 
 
 @pytest.mark.parametrize("path", pages.PAGES, ids=lambda path: path.name)

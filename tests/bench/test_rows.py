@@ -1,4 +1,4 @@
-"""Every group of rows at a tiny size: it runs, and its numbers are of the right kind."""
+"""Every group of rows at a tiny size: it runs, and its numbers are plausible."""
 
 import io
 import json
@@ -118,13 +118,13 @@ def test_peak_memory_by_hand() -> None:
     found = memory.peak(Trainee(lambda: (x @ weight).square().sum(), torch.optim.AdamW([weight], fused=True)))
     size = 4 * 10**6
     assert found.state == pytest.approx(4 * size, abs=100)
-    # Product, its square, and on the way back the gradient of the square and of the product.
+    # The product, its square, and in the backward pass the gradients of both.
     assert 6 * size <= found.above <= 13 * size
     assert found.resident > found.above + found.state
 
 
 def test_memory(no_transformers: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One contestant in a process of its own, which finds what this one finds."""
+    """One contestant in its own process gives the same numbers as in this one."""
     work = Work(CONFIG, 2)
     apart = memory.in_a_process_of_its_own(OURS, work)
     here = memory.peak(contestants.ours(work))
@@ -199,12 +199,12 @@ def test_scaling() -> None:
     check(list(scaling.rows(sizes, quiet())), 3)
 
 
-def test_the_deviation_from_linear_is_that_of_the_best_line() -> None:
-    assert scaling.deviation([2.0, 2.0]) == 0
+def test_the_distance_from_linear_is_that_of_the_best_line() -> None:
+    assert scaling.distance_from_linear([2.0, 2.0]) == 0
     per_flop = [1.0, 1.3, 1.1]
     lines = np.linspace(0.9, 1.4, 5001)
     best = min(max(abs(value / line - 1) for value in per_flop) for line in lines)
-    assert scaling.deviation(per_flop) == pytest.approx(best, abs=1e-3)
+    assert scaling.distance_from_linear(per_flop) == pytest.approx(best, abs=1e-3)
 
 
 def test_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Sizes at which every row takes no time."""
+"""A model so small that every row is quick."""
 
 from dataclasses import replace
 

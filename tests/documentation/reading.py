@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crate_mae import cli, recipes
-from crate_mae.reproduce.paper import ITEMS
+from crate_mae.reproduce.paper_numbers import ITEMS
 from crate_mae.training.config import RunConfig, override
 
 

@@ -1,4 +1,4 @@
-"""One small reproduction of everything, for all tests here to look at."""
+"""One small reproduction of everything, shared by the tests of this folder."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,21 +24,21 @@ from tests.reproduce.tiny import tiny
 
 @dataclass
 class Reproduced:
-    """A place where ``all`` was made at the tiny scale with one seed, and the runs that were trained for it."""
+    """The place of ``reproduce all`` at the tiny scale with one seed, and the runs that were trained for it."""
 
     place: Place
     trained: list[str]
 
 
 def without_pictures_of_runs(patch: pytest.MonkeyPatch) -> None:
-    """Runs and probes draw curves that have tests of their own: here they would take most of the time."""
+    """Skip the curves of runs and probes, which have their own tests: here they would take most of the time."""
     nothing = SimpleNamespace(save=lambda *_: None, strengths=lambda *_: None, probe_by_layer=lambda *_: None)
     patch.setattr(launch, "draw_curves", lambda *_: None)
     patch.setattr(probe_model, "figures", nothing)
 
 
 def fewer_pictures(patch: pytest.MonkeyPatch) -> None:
-    """Most are drawn by what draws figures 6 and 7: they are made, but a blank file takes the place of the rest."""
+    """Write blank files for figures that the same code draws as figures 6 and 7."""
     save = figures.save
 
     def save_some(figure: Figure, path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Every table and figure, at a scale of two steps; what is done is not done again."""
+"""Every table and figure, at a scale of two steps; finished work is not repeated."""
 
 import csv
 import io
@@ -18,9 +18,9 @@ from crate_mae.data.open import open_dataset
 from crate_mae.errors import UserError
 from crate_mae.reproduce import tasks
 from crate_mae.reproduce.command import run
-from crate_mae.reproduce.models import Model
-from crate_mae.reproduce.paper import ITEMS
-from crate_mae.reproduce.sweep import open_tasks
+from crate_mae.reproduce.paper_numbers import ITEMS
+from crate_mae.reproduce.scales import Model
+from crate_mae.reproduce.schedule import open_tasks
 from crate_mae.reproduce.tasks import Finetuned, Place, Pretrained, Reconstructed
 from tests.reproduce.conftest import Reproduced, count_trainings, without_pictures_of_runs
 from tests.reproduce.tiny import tiny
@@ -73,6 +73,12 @@ def test_a_second_time_nothing_is_trained_or_measured(reproduced: Reproduced, mo
     assert len(reproduced.trained) == before
 
 
+def test_the_share_of_a_training_is_read_off_its_metrics(reproduced: Reproduced, out: Path) -> None:
+    for task in (Pretrained(Model("vit", "base", "digits", 0)), Finetuned(Model("vit", "base", "digits", 0), "digits")):
+        assert task.share_done(reproduced.place) == 1.0
+        assert task.share_done(replace(reproduced.place, out=out)) == 0.0
+
+
 def test_numbers_are_those_of_the_models(reproduced: Reproduced) -> None:
     place = reproduced.place
     model = Model("vit", "small", "digits", 0)
@@ -103,7 +109,7 @@ def test_table_4_is_the_error_on_masked_patches(reproduced: Reproduced) -> None:
     assert (imagenet["paper"], imagenet["ours"], imagenet["note"]) == (0.265, None, "not run: for --scale full")
 
 
-def test_a_set_that_is_not_there_says_so(reproduced: Reproduced) -> None:
+def test_a_missing_set_is_reported(reproduced: Reproduced) -> None:
     for name, row, column in (
         ("table2", "fine-tuning, CIFAR10", "ViT-MAE-B"),
         ("table3", "CRATE-B (random init)", "CIFAR10"),
@@ -120,7 +126,7 @@ class Stopped(Exception):
     pass
 
 
-def test_it_goes_on_where_it_was_stopped(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_continues_where_it_was_stopped(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_pictures_of_runs(monkeypatch)
     trained = count_trainings(monkeypatch)
     counted = tasks.train
@@ -142,7 +148,7 @@ def test_it_goes_on_where_it_was_stopped(out: Path, monkeypatch: pytest.MonkeyPa
     assert len(trained) == len(set(trained)) == 3
 
 
-def test_a_result_that_a_kill_cut_short_is_made_again(reproduced: Reproduced) -> None:
+def test_an_incomplete_result_is_measured_again(reproduced: Reproduced) -> None:
     task = Reconstructed(Model("vit", "base", "digits", 0))
     file = task.file(reproduced.place)
     whole = file.read_text()
@@ -206,7 +212,7 @@ def test_list_names_every_item(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(ITEMS) == 6 + 11
 
 
-def test_bad_words_give_a_sentence(out: Path) -> None:
+def test_wrong_arguments_give_a_sentence(out: Path) -> None:
     place = Place(out, tiny(), None, "cpu")
     with pytest.raises(UserError, match="did you mean table6"):
         run("tabel6", place, 1, 1, QUIET)

@@ -8,9 +8,9 @@ import pytest
 
 from crate_mae.cli import main
 from crate_mae.recipes import FINETUNE, PRETRAIN
-from crate_mae.reproduce.launching import command
-from crate_mae.reproduce.models import Model, desk, full
-from crate_mae.reproduce.paper import SETS
+from crate_mae.reproduce.paper_numbers import SETS
+from crate_mae.reproduce.run_command import command
+from crate_mae.reproduce.scales import Model, desk, full
 from crate_mae.reproduce.tasks import Finetuned, Place, Pretrained
 from crate_mae.training.config import override
 

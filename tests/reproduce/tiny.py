@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from crate_mae.reproduce.models import Scale, desk
+from crate_mae.reproduce.scales import Scale, desk
 
 SIZES = {"dim": 16, "depth": 2, "heads": 2}
 DECODER = {"decoder_dim": 16, "decoder_depth": 1, "decoder_heads": 2}

@@ -1,1 +1,1 @@
-"""How fast it is, in one command: contestants take turns in one run on one machine, and ratios are reported."""
+"""``crate-mae bench``: contestants take turns in one run on one machine, and ratios of their times are reported."""

@@ -1,4 +1,4 @@
-"""``crate-mae bench``: every row, or the ones that are asked for."""
+"""``crate-mae bench``: all groups of rows, or the chosen ones."""
 
 import json
 import time
@@ -32,8 +32,9 @@ class Group:
 
     rows: Callable[[Any, Console], Iterator[Row]]
     whole: Any
-    """The sizes of the whole measurement, and of the quick one."""
+    """The sizes of the complete measurement."""
     quick: Any
+    """The sizes of the quick one."""
 
 
 GROUPS: dict[str, Group] = {
@@ -50,11 +51,11 @@ GROUPS: dict[str, Group] = {
     "scaling": Group(scaling.rows, scaling.WHOLE, scaling.QUICK),
     "start": Group(start.rows, start.WHOLE, start.QUICK),
 }
-"""By the name that --only takes."""
+"""By their names for --only."""
 
 
 def chosen(only: tuple[str, ...]) -> dict[str, Group]:
-    """The groups of these names, or all of them where none is given."""
+    """The groups with these names; all of them if there is none."""
     for name in only:
         if name not in GROUPS:
             raise UserError(f"there is no row {name}; choose from {', '.join(GROUPS)}.")

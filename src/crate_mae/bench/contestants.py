@@ -1,4 +1,4 @@
-"""Who takes part: this project, the paper's listing, and transformers' models, each with the images it is given."""
+"""The contestants: this project, the paper's listing, and transformers' models, each with the same images."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Work:
         return f"d {c.dim}, {c.depth}+{c.decoder_depth} layers, {1 + c.num_patches} tokens, batch {self.batch}"
 
     def to_dict(self) -> dict[str, Any]:
-        """What another process makes the same of."""
+        """For another process, which calls ``from_dict``."""
         return {"config": self.config.to_dict(), "batch": self.batch, "mask_ratio": self.mask_ratio}
 
     @staticmethod
@@ -64,7 +64,7 @@ class Work:
 
 BASE = model_config("crate_mae_base")
 SHALLOW = model_config("crate_mae_base", depth=4, decoder_depth=4)
-"""Base with a third of its layers, for a quick look."""
+"""Base with a third of its layers, for --quick."""
 CPU_SIZED = model_config("crate_mae_tiny", dim=192, depth=6, heads=6, image_size=(32, 32), patch_size=(4, 4))
 """d 192, 6 + 6 layers, 65 tokens."""
 
@@ -83,7 +83,7 @@ class Trainee:
 
 
 def ours(work: Work) -> Trainee:
-    """As a run of this project trains."""
+    """A training step of this project's runs."""
     objective = Completing(work.model())
     given = work.images, torch.full((work.batch,), -1), work.masks
     optimiser = adamw(objective.model, learning_rate=1e-4, weight_decay=0.05)
@@ -91,7 +91,7 @@ def ours(work: Work) -> Trainee:
 
 
 def listing(work: Work) -> Trainee:
-    """The listing as its reader would train it: AdamW as PyTorch gives it, without asking for more."""
+    """The listing as a reader would train it: PyTorch's AdamW with default options."""
     model, given = listing_of(work.model()), (work.images, work.masks)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.05)
     return Trainee(lambda: model(*given), optimiser)
@@ -116,7 +116,7 @@ def transformers_model(c: ModelConfig, seed: int, mask_ratio: float = 0.75) -> A
 
 
 def _shape(c: ModelConfig) -> dict[str, Any]:
-    """The images and the encoder in transformers' words."""
+    """The images and the encoder in transformers' terms."""
     return {
         "hidden_size": c.dim,
         "num_hidden_layers": c.depth,
@@ -144,7 +144,7 @@ def he_mae(config: ModelConfig) -> ModelConfig:
 
 
 def transformers_mae(work: Work) -> Trainee:
-    """transformers' ViTMAE with the fused AdamW, which its own Trainer takes."""
+    """transformers' ViTMAE with the fused AdamW, the default of its Trainer."""
     model, images = transformers_model(work.config, 2, work.mask_ratio), work.images
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.05, fused=True)
     return Trainee(lambda: model(images).loss, optimiser)
@@ -158,7 +158,7 @@ def has_transformers() -> bool:
 
 
 def installed(names: Iterable[str]) -> list[str]:
-    """Those of the contestants that can run here."""
+    """The contestants whose packages are installed."""
     return [name for name in names if name != TRANSFORMERS or has_transformers()]
 
 

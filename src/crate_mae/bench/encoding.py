@@ -50,7 +50,7 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
 
 
 def encoding_flops(config: ModelConfig, batch: int) -> int:
-    """Of the embedding and the encoder's layers with ISTA folded beforehand."""
+    """FLOPs of the embedding and the encoder's layers, with ISTA folded beforehand."""
     layers = Layers(config, decodes=False, images=batch, tokens=1 + config.num_patches)
     folding = layers.count * config.dim**3 if layers.folds else 0
     embedding = 2 * batch * config.num_patches * config.patch_pixels * config.dim

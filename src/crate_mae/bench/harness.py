@@ -1,8 +1,8 @@
 """Contestants that take turns, and the ratio of their times with its spread.
 
-Times on a shared machine drift by more than what is to be shown. So every contestant runs once in each round, in an
-order that rotates; a ratio is taken within each round, and what is reported is the median of these ratios and their
-quartiles.
+Times on a shared machine drift by more than the differences to be measured. So every contestant runs once in each
+round, in an order that rotates; a ratio is taken within each round, and the median of these ratios and their quartiles
+are reported.
 """
 
 import gc
@@ -48,11 +48,11 @@ class Laps:
         return {name: self.spread(name) for name in self.seconds}
 
     def speedup(self, name: str, other: str) -> Spread:
-        """How many times as fast as the other, round by round."""
+        """How many times as fast as the other, within each round."""
         return Spread.of([b / a for a, b in zip(self.seconds[name], self.seconds[other], strict=True)])
 
     def difference(self, name: str, other: str) -> Spread:
-        """Seconds more than the other, round by round."""
+        """Seconds more than the other, within each round."""
         return Spread.of([a - b for a, b in zip(self.seconds[name], self.seconds[other], strict=True)])
 
 
@@ -68,12 +68,12 @@ def race(
     names = list(contestants)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     gc.collect()
-    gc.freeze()  # all that is there stays: to look through it again each time would take seconds
+    gc.freeze()  # existing objects stay: collecting them each time would take seconds
     with progress(label, warm_up + rounds, console) as advance:
         for number in range(warm_up + rounds):
             first = number % len(names)
             for name in names[first:] + names[:first]:
-                gc.collect()  # what the one before left behind is not this one's to clear
+                gc.collect()  # garbage of the previous contestant must not cost this one time
                 start = clock()
                 contestants[name]()
                 spent = clock() - start

@@ -1,7 +1,7 @@
 """The image pipeline, from a JPEG file to a normalised tensor with RandAugment, against decoding alone.
 
-Both go through the same loader and the same processes; who decodes alone hands on a single number for each picture. The
-JPEGs are made here: 500 x 375, with the 1 / f spectrum of photographs, at quality 90.
+Both use the same loader and the same processes; decoding alone passes a single pixel on for each image. The JPEG files
+are made here: 500 x 375, with the 1 / f spectrum of photographs, at quality 90.
 """
 
 import tempfile
@@ -45,7 +45,7 @@ WHOLE, QUICK = Sizes(), Sizes(images=64, rounds=2)
 
 
 class Decoding(Transform):
-    """The picture decoded, in full and in colour, with nothing more than Pillow needs, and then thrown away."""
+    """Decode the image in full and in colour, with Pillow only, and discard it."""
 
     def __call__(self, source: ImageSource, index: int, generator: torch.Generator) -> UInt8[Tensor, "c H W"]:
         stored = source.stored(index)
@@ -93,7 +93,7 @@ def words(workers: int) -> str:
 
 
 def photo(seed: int, width: int, height: int) -> Image.Image:
-    """Noise whose amplitude falls as 1 / f in every direction, as that of photographs does; the colours go together."""
+    """Noise whose amplitude falls as 1 / f in every direction, as in photographs, with correlated colours."""
     rng = np.random.default_rng(seed)
     across, down = np.fft.rfftfreq(width), np.fft.fftfreq(height)
     frequency = np.hypot(down[:, None], across[None, :])

@@ -14,7 +14,7 @@ from crate_mae.data.checking import processors
 from crate_mae.training.run_folder import commit
 
 SIDES = (1024, 2048, 3072)
-"""Square products that are tried; the best one is the machine's rate."""
+"""Sides of the square matrices that are tried; the fastest gives the machine's rate."""
 SGEMM = "sgemm"
 
 
@@ -37,7 +37,7 @@ class Sgemm:
 
 
 def sgemm(seconds: float = 0.5) -> Sgemm:
-    """The side at which this machine multiplies fastest, as often as takes about so many seconds."""
+    """The side at which this machine multiplies fastest, repeated for about ``seconds``."""
     rates = {}
     for side in SIDES:
         trial, best = Sgemm(side, 1), float("inf")
@@ -51,7 +51,7 @@ def sgemm(seconds: float = 0.5) -> Sgemm:
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers hold for."""
+    """The machine and the versions that were measured."""
     return {
         "cpu": cpu_name(),
         "cores": processors(),

@@ -1,10 +1,10 @@
 """Peak memory of a training step, each contestant in a process of its own.
 
-What counts is the most bytes that live at once in torch's allocator during a step, beyond what lives before it: torch's
-profiler reports every block that is taken and given back, those within a kernel too. Weights, gradients and Adam's
-state are there before the step (gradients are set to zero, not let go), so all that is counted comes on top of them.
-This number is the same each time. The process's resident peak stands beside it: it has what torch's allocator does not
-see, such as the buffers of the matrix products, and is less steady.
+The result is the largest number of bytes in torch's allocator at any time during a step, less those before it: torch's
+profiler reports every block that is allocated and freed, also within a kernel. Weights, gradients and Adam's state
+exist before the step (gradients are set to zero, not to None), so only what comes on top of them is counted. This
+number is the same each time. The process's resident peak is recorded too: it includes what torch's allocator does not
+see, such as the buffers of the matrix products, and varies more.
 """
 
 import json
@@ -52,11 +52,11 @@ class Peak:
     """Bytes."""
 
     above: int
-    """The most at once beyond weights, gradients and Adam's state."""
+    """The peak, beyond weights, gradients and Adam's state."""
     state: int
     """Weights, gradients and Adam's state."""
     resident: int
-    """The process's resident peak, of everything."""
+    """The process's resident peak, including everything."""
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
@@ -88,11 +88,11 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
 
 
 def peak(trainee: Trainee) -> Peak:
-    """Of one training step, with gradients, all zero, and Adam's state there before it."""
+    """The peak of one training step, with zero gradients and Adam's state allocated before it."""
     parameters = [parameter for group in trainee.optimiser.param_groups for parameter in group["params"]]
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
-    trainee.optimiser.step()  # makes its state
+    trainee.optimiser.step()  # allocates its state
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
         trainee.loss().backward()
         trainee.optimiser.step()
@@ -110,9 +110,9 @@ def peak(trainee: Trainee) -> Peak:
 
 
 def resident_peak() -> int:
-    """The most bytes of this process that were in memory at once; 0 where the system does not tell.
+    """The largest resident size of this process in bytes; 0 if the system does not report it.
 
-    Not ``getrusage``, which for a new process starts at the size of the one that started it.
+    Not ``getrusage``, which for a new process starts at the size of its parent.
     """
     file = Path("/proc/self/status")
     lines = file.read_text().splitlines() if file.exists() else []
@@ -120,12 +120,12 @@ def resident_peak() -> int:
 
 
 def in_a_process_of_its_own(name: str, work: Work) -> Peak:
-    """``peak`` in a fresh interpreter with as many threads."""
+    """``peak`` in a new interpreter with the same number of threads."""
     asked = {"name": name, "threads": torch.get_num_threads(), **work.to_dict()}
     command = [sys.executable, "-m", __name__, json.dumps(asked)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        said = done.stderr.splitlines() or [f"it ended with code {done.returncode}, perhaps for want of memory"]
+        said = done.stderr.splitlines() or [f"it ended with code {done.returncode}, perhaps out of memory"]
         raise UserError(f"the memory of {name} at batch {work.batch} could not be measured: {said[-1]}")
     return Peak(**json.loads(done.stdout.splitlines()[-1]))
 

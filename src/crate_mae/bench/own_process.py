@@ -1,4 +1,4 @@
-"""A contestant in a process of its own, which runs as its users run it: with its own heap and its own memory policy."""
+"""A contestant in its own process, as its users run it: with its own heap and its own memory policy."""
 
 import gc
 import json
@@ -24,9 +24,9 @@ TASKS: Mapping[Task, Mapping[str, Callable[[Work], Run]]] = {"training": TRAINEE
 
 @contextmanager
 def own_process(task: Task, name: str, work: Work) -> Iterator[Run]:
-    """Start the process; each call of what is given lets it run once and waits for it.
+    """Start the process; each call of the yielded function lets it run once and waits for it.
 
-    It starts while others do: the first call, which should not count, waits until it is ready.
+    Several processes can start at the same time: the first call, which should not count, waits until it is ready.
     """
     asked = {"task": task, "name": name, "threads": torch.get_num_threads(), **work.to_dict()}
     words = [sys.executable, "-m", __name__, json.dumps(asked)]
@@ -41,7 +41,7 @@ def own_process(task: Task, name: str, work: Work) -> Iterator[Run]:
         def wait() -> None:
             if not answers.readline():
                 errors.seek(0)
-                said = errors.read().strip().splitlines() or ["it said nothing"]
+                said = errors.read().strip().splitlines() or ["it printed nothing"]
                 raise UserError(f"{name} could not be measured ({task}): {said[-1]}")
 
         ready = False
@@ -51,14 +51,14 @@ def own_process(task: Task, name: str, work: Work) -> Iterator[Run]:
             if not ready:
                 wait()
                 ready = True
-            with suppress(BrokenPipeError):  # it has ended, and the answer that does not come says so
+            with suppress(BrokenPipeError):  # it has ended; wait() reports that
                 os.write(orders.fileno(), b"\n")
             wait()
 
         try:
             yield run
         finally:
-            orders.close()  # which ends it
+            orders.close()  # ends it
 
 
 def race_in_processes(
@@ -69,14 +69,14 @@ def race_in_processes(
     console: Console,
     here: Mapping[str, Run] | None = None,
 ) -> Laps:
-    """A race of contestants in processes of their own, each with its work, and of whoever else runs here."""
+    """A race of contestants in their own processes, each with its work, and of those that run ``here``, in this one."""
     with ExitStack() as stack:
         started = {who: stack.enter_context(own_process(task, *each)) for who, each in contestants.items()}
         return race(what, {**started, **(here or {})}, rounds, console)
 
 
 def serve(asked: Mapping[str, Any], orders: IO[str], answers: IO[str]) -> None:
-    """Run once for each line. This project keeps freed memory, as it does when it trains and encodes; others don't."""
+    """Run once for each line. This project keeps freed memory, as in training and encoding; the others do not."""
 
     def answer() -> None:
         answers.write("done\n")
@@ -86,7 +86,7 @@ def serve(asked: Mapping[str, Any], orders: IO[str], answers: IO[str]) -> None:
     run = TASKS[asked["task"]][asked["name"]](Work.from_dict(asked))
     memory = freed_memory_kept() if asked["name"] == OURS else nullcontext()
     with memory, torch.set_grad_enabled(asked["task"] == "training"):
-        gc.freeze()  # all that is there stays: to look through it again each time would take seconds
+        gc.freeze()  # existing objects stay: collecting them each time would take seconds
         answer()
         for _ in orders:
             run()
@@ -96,5 +96,5 @@ def serve(asked: Mapping[str, Any], orders: IO[str], answers: IO[str]) -> None:
 
 if __name__ == "__main__":
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # what a library prints must not be taken for an answer
     serve(json.loads(sys.argv[1]), sys.stdin, answers)

@@ -20,7 +20,7 @@ from crate_mae.evaluation.linear_probe import STRENGTHS
 from crate_mae.evaluation.logistic_path import MAX_ITER, TOL, logistic_path
 
 APART = 0.1
-"""Points by which accuracies may differ; a faster fit of something else is no result."""
+"""Points by which accuracies may differ; otherwise the two sides did not fit the same model."""
 
 CLASSES = 10
 SWEEP, SEPARATE = "sweep", "scikit-learn"
@@ -47,7 +47,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What one C gave on one side."""
+    """The fit of one C on one side."""
 
     C: float
     iterations: int
@@ -80,7 +80,7 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
 
 
 def separate(data: Data, tol: float = TOL, max_iter: int = MAX_ITER) -> list[Fitted]:
-    """Six fits that know nothing of each other."""
+    """Six independent fits."""
     found = []
     for C in STRENGTHS:
         with warnings.catch_warnings(record=True) as caught:
@@ -100,7 +100,7 @@ def sweep(data: Data, tol: float = TOL, max_iter: int = MAX_ITER) -> list[Fitted
 
 
 def made(samples: int, dim: int) -> Data:
-    """Gaussian classes, and a fifth more for testing."""
+    """Samples of Gaussian classes, and a fifth as many for testing."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, CLASSES, samples + samples // 5)
     means = 3 / dim**0.5 * rng.normal(size=(CLASSES, dim)).astype(np.float32)

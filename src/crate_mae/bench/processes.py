@@ -1,7 +1,7 @@
 """Two processes on a core each against one process on one core, both with the same global batch (DDP, gloo).
 
-Every lap is a fresh start of all processes, each held to a core of its own and to one thread; what is timed, within,
-are training steps after one that warms up.
+Every lap starts all processes anew, each pinned to a core of its own with one thread. Training steps are timed, after
+one step of warm-up.
 """
 
 import json
@@ -32,7 +32,7 @@ from crate_mae.training.optim import adamw
 class Sizes:
     config: ModelConfig = CPU_SIZED
     batch: int = 256
-    """Of all processes together."""
+    """Over all processes."""
     steps: int = 5
     rounds: int = 3
 
@@ -67,7 +67,7 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
 
 
 def start(sizes: Sizes, cores: list[int]) -> float:
-    """Seconds of so many steps in as many processes as cores."""
+    """Seconds of ``sizes.steps`` steps in one process for each core."""
     asked = {"steps": sizes.steps, "cores": cores, **Work(sizes.config, sizes.batch).to_dict()}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(len(cores))]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}

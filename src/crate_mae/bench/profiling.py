@@ -1,4 +1,4 @@
-"""Where the time of a training step goes: shares of what torch's operators take themselves, by its profiler."""
+"""Where the time of a training step goes: shares of the operators' own time, by torch's profiler."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
         step, what = ours(work), f"training step, {work}"
         found = []
         with freed_memory_kept(), progress(f"profile, {what}", 1 + sizes.rounds, console) as advance:
-            step()  # warms up
+            step()  # warm-up
             advance()
             for _ in range(sizes.rounds):
                 found.append(shares(step))

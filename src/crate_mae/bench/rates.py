@@ -1,7 +1,6 @@
 """Value and gradient of R^c: Cholesky on the p x p side against the same closed form on the N x N side.
 
-The N x N side is given the faster of its two solvers. The whole, with the projections U_k^T Z and their lift back to d,
-stands beside it.
+The N x N side gets the faster of its two solvers. A second row includes the projections U_k^T Z and the lift back to d.
 """
 
 from collections.abc import Callable, Iterator
@@ -81,7 +80,7 @@ def _row(name: str, what: str, laps: Laps, goal: float | None) -> Row:
 
 
 def tokens_and_bases(sizes: Sizes) -> tuple[Float[Tensor, "b d N"], Float[Tensor, "K d p"]]:
-    """Random tokens, and orthonormal bases that fill the space."""
+    """Random tokens, and orthonormal bases that span the space."""
     generator = torch.Generator().manual_seed(0)
     d, K = sizes.dim, sizes.subspaces
     Z = torch.randn(sizes.batch, d, sizes.tokens, generator=generator)

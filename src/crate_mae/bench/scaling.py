@@ -1,7 +1,7 @@
-"""What a training step costs against depth, tokens and batch: time should follow the count of operations.
+"""The time of a training step against depth, tokens and batch: it should be proportional to the FLOP count.
 
-Of all points of a sweep, the line through zero that fits seconds to operations best (in relative error); the result is
-how far the farthest point lies from it, of the medians over the rounds; the spread is that of single rounds.
+For the points of a sweep, the line through zero is taken that fits seconds to FLOPs best, in relative error. The result
+is the largest relative distance of a point from it: for the medians over the rounds, with quartiles over single rounds.
 """
 
 from collections.abc import Iterator
@@ -55,8 +55,8 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
             point: [seconds / work.step_flops for seconds in laps.seconds[str(point)]] for point, work in works.items()
         }
         middle = {point: Spread.of(values).middle for point, values in per_flop.items()}
-        farthest = 100 * deviation(list(middle.values()))
-        each = Spread.of([100 * deviation(list(values)) for values in zip(*per_flop.values(), strict=True)])
+        farthest = 100 * distance_from_linear(list(middle.values()))
+        each = Spread.of([100 * distance_from_linear(list(values)) for values in zip(*per_flop.values(), strict=True)])
         yield Row(
             f"cost against {name}",
             f"cost against {name} {min(works)} to {max(works)}, d {sizes.config.dim}",
@@ -71,9 +71,9 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
         )
 
 
-def deviation(per_flop: list[float]) -> float:
-    """How far the farthest point lies from the best line through zero: max |t_i / (c f_i) - 1| with the best c.
+def distance_from_linear(per_flop: list[float]) -> float:
+    """The largest relative distance from the best line through zero: min over c of max_i |t_i / (c f_i) - 1|.
 
-    With r_i = t_i / f_i that c is in the middle of the extremes, and the result (max r - min r) / (max r + min r).
+    With r_i = t_i / f_i the best c is midway between the extremes, and the result (max r - min r) / (max r + min r).
     """
     return (max(per_flop) - min(per_flop)) / (max(per_flop) + min(per_flop))

@@ -1,4 +1,4 @@
-"""How long it takes to start: fresh interpreters, one after the other."""
+"""The time to start: new interpreters, one after the other."""
 
 import subprocess
 import sys

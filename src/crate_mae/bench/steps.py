@@ -1,4 +1,4 @@
-"""Training steps: Base at 224 px and a model of a CPU's size, and what share of the machine's own rate they reach."""
+"""Training steps: Base at 224 px and a CPU-sized model, and the share of the machine's own rate that they reach."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -34,9 +34,9 @@ class Sizes:
     batches: tuple[int, ...]
     rounds: int
     against: Mapping[str, Goal]
-    """The others, and how many times as fast as each it should be."""
+    """The other contestants, and how many times as fast as each this project should be."""
     share: Goal | None = None
-    """Of sgemm's rate."""
+    """The goal for the share of sgemm's rate."""
     sgemm_seconds: float = 0.5
 
 
@@ -54,13 +54,13 @@ SMALL_QUICK = replace(SMALL_WHOLE, rounds=1, sgemm_seconds=0.2)
 
 
 def share(laps: Laps, name: str, flops: float, best: Sgemm) -> Spread:
-    """The rate of a contestant that does so many operations, over that of the machine's products, round by round."""
+    """The rate of a contestant with this FLOP count over the rate of the machine's products, within each round."""
     own, machine = laps.seconds[name], laps.seconds[SGEMM]
     return Spread.of([(flops / a) / (best.flops / b) for a, b in zip(own, machine, strict=True)])
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
-    """A step against the others' for each batch, and its share of sgemm's rate."""
+    """For each batch size, a step against the others', and its share of sgemm's rate."""
     best = sgemm(sizes.sgemm_seconds)
     for batch in sizes.batches:
         work = Work(sizes.config, batch)

@@ -1,4 +1,4 @@
-"""What a measurement found: rows for the terminal, for Markdown and for JSON."""
+"""Results as rows, for the terminal, for Markdown and for JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -9,12 +9,12 @@ from rich.table import Table
 from crate_mae.bench.harness import Spread
 
 Unit = Literal["x", "s", "", "%"]
-"""Of the result: a ratio of speeds, sizes or times; seconds; a share; a deviation."""
+"""Of the result: a ratio (x), seconds (s), a share between 0 and 1 (empty), or per cent."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What the result should be at least, or at most."""
+    """A bound that the result should reach or stay below."""
 
     bound: float
     at_least: bool
@@ -41,23 +41,23 @@ class Row:
     """The same with all sizes."""
     against: str
     result: Spread | None
-    """The median over the rounds and its quartiles; None where it was not run."""
+    """The median over the rounds and its quartiles; None if it was not run."""
     unit: Unit = "x"
     goal: Goal | None = None
     note: str = ""
     """A remark, or why it was not run."""
     sgemm_share: Spread | None = None
-    """The share of the machine's own rate in the same run, counted on the matrix products of the folded form."""
+    """The share of the machine's own rate in the same run, by the FLOPs of the matrix products of the folded form."""
     seconds: dict[str, Spread] = field(default_factory=dict)
-    """Of each contestant, a round."""
+    """Seconds of a round, for each contestant."""
     peak_bytes: dict[str, int] = field(default_factory=dict)
-    """Of each contestant whose memory was measured: beside weights, gradients and Adam's state."""
+    """Peak memory of each contestant, beyond weights, gradients and Adam's state."""
     details: dict[str, Any] = field(default_factory=dict)
-    """Numbers of this row alone."""
+    """Further numbers of this row."""
 
     @property
     def met(self) -> bool | None:
-        """Whether the goal was reached; None where there is none, or nothing was run."""
+        """Whether the goal was reached; None if there is no goal or no result."""
         return None if self.goal is None or self.result is None else self.goal.met(self.result.middle)
 
     def to_dict(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from crate_mae.errors import UserError
 def theory(out: Path = Path("runs/theory"), seed: int = 0) -> None:
     """Check the paper's theory claim by claim: a table, theory.json and figures, in a minute or two.
 
-    A claim that does not hold as the text states it is a finding and is printed as one.
+    A claim that does not hold as the text states it is reported as such.
 
     Args:
         out: Folder for theory.json and the figures.
@@ -37,22 +37,22 @@ def reproduce(
 ) -> None:
     """Make a table or a figure of the paper: its numbers and ours side by side.
 
-    What has to be trained is trained once, kept in OUT/models, and shared by all tables and figures. Stop it at any
-    time: the same command goes on from there.
+    Each model is trained once, kept in OUT/models, and shared by all tables and figures. You can stop it at any time:
+    the same command continues from there.
 
     Args:
         what: table1 .. table6, figure1 .. figure11, all; or list, which names them.
-        scale: desk for small models on a CPU, full for the paper's recipe on a cluster.
-        data_root: Where cifar10, cifar100, flowers102, oxford_pets and imagenet are; digits are always there.
-        seeds: Models of each kind; mean and spread are over them.
+        scale: desk: small models on a CPU; full: the paper's recipe on a cluster.
+        data_root: The folder with cifar10, cifar100, flowers102, oxford_pets and imagenet; digits need no files.
+        seeds: Models of each kind; tables have mean and standard deviation over them.
         out: Folder for the models and for CSV, JSON, Markdown and PNG of each item.
-        processes: Trainings side by side, of one thread each; one for each processor, or just one on a GPU.
-        device: Where to compute; auto takes a GPU where there is one.
+        processes: Trainings side by side, with one thread each; by default one for each core, or one on a GPU.
+        device: Where to compute; auto uses a GPU if there is one.
     """
     from rich.console import Console
 
     from crate_mae.reproduce.command import run
-    from crate_mae.reproduce.models import SCALES
+    from crate_mae.reproduce.scales import SCALES
     from crate_mae.reproduce.tasks import Place
 
     if seeds < 1:

@@ -1,4 +1,4 @@
-"""``crate-mae reproduce``: train what is missing, measure, print, and write CSV, JSON, Markdown and PNG."""
+"""``crate-mae reproduce``: train and measure what is missing, print, and write CSV, JSON, Markdown and PNG."""
 
 import shlex
 from collections.abc import Sequence
@@ -11,18 +11,18 @@ from crate_mae.data.checking import processors
 from crate_mae.device import pick_device
 from crate_mae.errors import UserError, did_you_mean
 from crate_mae.figures.comparison import comparison
-from crate_mae.reproduce.drawing import Drawing, Made
-from crate_mae.reproduce.launching import command
-from crate_mae.reproduce.paper import ITEMS
-from crate_mae.reproduce.paper_figures import FIGURES
-from crate_mae.reproduce.paper_tables import TABLES, Plan
-from crate_mae.reproduce.sweep import carry_out, open_tasks
+from crate_mae.reproduce.figure import Drawing, Made
+from crate_mae.reproduce.figures_5_to_11 import FIGURES
+from crate_mae.reproduce.paper_numbers import ITEMS
+from crate_mae.reproduce.run_command import command
+from crate_mae.reproduce.schedule import carry_out, open_tasks
+from crate_mae.reproduce.tables_1_to_6 import TABLES, Plan
 from crate_mae.reproduce.tasks import Finetuned, Place, Pretrained, Task
 from crate_mae.training.run_folder import commit
 
 ALL, LIST = "all", "list"
 WIDTH = 170
-"""Of what is printed where there is no terminal."""
+"""Columns of the output if it is not a terminal."""
 RESULTS = "results.md"
 
 
@@ -40,7 +40,7 @@ def run(name: str, place: Place, seeds: int, processes: int | None, console: Con
     try:
         carry_out(tasks, place, _processes(processes, place), console)
     except KeyboardInterrupt:
-        console.print("Stopped; nothing that was finished is lost. The same command goes on from here.")
+        console.print("Stopped; finished work is kept. The same command continues from here.")
         raise
     wide = console if console.is_terminal else Console(width=WIDTH, file=console.file, quiet=console.quiet)
     written = []
@@ -58,7 +58,7 @@ def run(name: str, place: Place, seeds: int, processes: int | None, console: Con
 
 
 def make(plan: Plan | Drawing, place: Place, seeds: int) -> Made:
-    """A table or a figure from what is trained and measured."""
+    """A table or a figure, from the results of its tasks."""
     match plan:
         case Plan():
             table = plan.measured(place, seeds)
@@ -97,21 +97,21 @@ def _known(name: str) -> str:
 
 
 def _processes(processes: int | None, place: Place) -> int:
-    """Trainings side by side: one for each core of a CPU, one after the other where a GPU computes."""
+    """Trainings side by side: one for each core of a CPU; on a GPU, one at a time."""
     if processes is not None:
         return processes
     return processors() if pick_device(place.device).type == "cpu" else 1
 
 
 def _say_commands(tasks: Sequence[Task], place: Place, console: Console) -> None:
-    """Every training at full scale as a command: each may also be run by itself, on any cluster, before this."""
+    """Print every training at full scale as a command, which can also be run by itself on a cluster beforehand."""
     trained: dict[Pretrained | Finetuned, None] = {}
     for task in tasks:
         for run in (*task.before, task):
             if isinstance(run, Pretrained | Finetuned):
                 trained[run] = None
     if trained:
-        console.print(f"{len(trained)} runs; torchrun may start any of them on a cluster:", highlight=False)
+        console.print(f"{len(trained)} runs; each can be started with torchrun on a cluster:", highlight=False)
     for run in trained:
         words = shlex.join(["crate-mae", *command(run.config(place), run.folder(place))])
         console.print(words, highlight=False, markup=False, soft_wrap=True)

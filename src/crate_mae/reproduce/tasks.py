@@ -1,7 +1,7 @@
-"""What has to be trained and measured, each once: a task's result is a file, and a task whose file is there is done.
+"""What has to be trained and measured, each once: a task's result is a file, and a task whose file exists is done.
 
-Models are ordinary run folders below ``OUT/models``, named by what they are and by a hash of their configuration, so
-that every table and figure that asks for a model finds the same one.
+Models are ordinary run folders in ``OUT/models``. Their names have a hash of their configuration, so that every table
+and figure that needs a model finds the same one.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ from crate_mae.errors import UserError
 from crate_mae.evaluation.probe_model import run as probe
 from crate_mae.features.extraction import Reader
 from crate_mae.models.zoo import load, load_autoencoder
-from crate_mae.reproduce.launching import train
-from crate_mae.reproduce.models import Model, Scale
+from crate_mae.reproduce.run_command import train
+from crate_mae.reproduce.scales import Model, Scale
 from crate_mae.training.config import HOW_IT_RUNS, FinetuneConfig, PretrainConfig, RunConfig
 from crate_mae.training.distributed import Processes
 from crate_mae.training.evaluators import Accuracy, Reconstruction, as_evaluated
@@ -34,16 +34,16 @@ QUIET = Console(quiet=True)
 
 @dataclass(frozen=True)
 class Place:
-    """Where a reproduction lives and what it has at hand."""
+    """Folder, scale, data and device of a reproduction."""
 
     out: Path
     scale: Scale
     data_root: Path | None = None
-    """Where the named sets are; without it there is only what needs no files."""
+    """The folder of the named sets; without it only sets that need no files are used."""
     device: Device = "auto"
 
     def has(self, data: str) -> bool:
-        """Whether a set is there."""
+        """Whether a set's images are available."""
         if self.data_root is None:
             return not NAMED[data].marks
         try:
@@ -54,27 +54,31 @@ class Place:
 
 
 class Task(ABC):
-    """Something to be made once."""
+    """Something that is done once."""
 
     model: Model
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """In a few words."""
+        """For messages."""
 
     @property
     def sets(self) -> tuple[str, ...]:
-        """The sets that it reads."""
+        """The sets that it uses."""
         return (self.model.data,)
 
     @property
     def before(self) -> "tuple[Task, ...]":
-        """What has to be made first."""
+        """Tasks that must be done first."""
         return ()
 
     @abstractmethod
     def is_done(self, place: Place) -> bool: ...
+
+    def share_done(self, place: Place) -> float | None:
+        """How far it is while it runs; None where that is not known."""
+        return None
 
     @abstractmethod
     def run(self, place: Place) -> None: ...
@@ -87,7 +91,7 @@ class Measurement(Task):
     def file(self, place: Place) -> Path: ...
 
     def result(self, place: Place) -> dict[str, Any] | None:
-        """The numbers; None where they are not there, or a kill cut them short."""
+        """The numbers; None if they do not exist, or if the file is incomplete."""
         try:
             return json.loads(self.file(place).read_text())
         except (FileNotFoundError, ValueError):
@@ -98,7 +102,7 @@ class Measurement(Task):
 
 
 def folder(place: Place, name: str, config: RunConfig) -> Path:
-    """The run folder of a configuration: the same wherever the data lie and however it is run."""
+    """The run folder of a configuration; it does not depend on where the data are or how it is run."""
     without_effect = config.marked(HOW_IT_RUNS)
     identity = {key: value for key, value in config.to_dict().items() if key not in without_effect}
     if identity.get("checkpoint"):
@@ -110,6 +114,15 @@ def folder(place: Place, name: str, config: RunConfig) -> Path:
 def _finished(path: Path, config: RunConfig) -> bool:
     there = checkpoints_in(Run(path).checkpoints)
     return bool(there) and int(there[-1].name.removeprefix(PREFIX)) >= config.steps
+
+
+def _share_of_steps(path: Path, config: RunConfig) -> float:
+    """How far a training is, by the last line of its metrics."""
+    try:
+        lines = Run(path).metrics.read_text().splitlines()
+        return json.loads(lines[-1])["step"] / config.steps
+    except (OSError, IndexError, ValueError, KeyError):  # none yet, or a line that is being written
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -130,6 +143,9 @@ class Pretrained(Task):
 
     def is_done(self, place: Place) -> bool:
         return _finished(self.folder(place), self.config(place))
+
+    def share_done(self, place: Place) -> float:
+        return _share_of_steps(self.folder(place), self.config(place))
 
     def run(self, place: Place) -> None:
         train(self.config(place), self.folder(place), place.device, QUIET)
@@ -168,6 +184,9 @@ class Finetuned(Measurement):
     def file(self, place: Place) -> Path:
         return self.folder(place) / "test.json"
 
+    def share_done(self, place: Place) -> float:
+        return _share_of_steps(self.folder(place), self.config(place))
+
     def run(self, place: Place) -> None:
         config, path = self.config(place), self.folder(place)
         if not _finished(path, config):
@@ -205,7 +224,18 @@ class Probed(Measurement):
         out = self.file(place).parent
         workers = place.scale.finetuning(self.model, self.data).workers
         reader = Reader(workers=workers, console=QUIET)
-        probe(model, self.data, place.data_root, False, [-1], ["cls", "mean"], False, out, self.model.seed, reader)
+        probe(
+            model,
+            self.data,
+            root=place.data_root,
+            download=False,
+            layers=[-1],
+            pools=["cls", "mean"],
+            pixels=False,
+            out=out,
+            seed=self.model.seed,
+            reader=reader,
+        )
 
 
 @dataclass(frozen=True)

@@ -231,20 +231,6 @@ def test_what_fails_in_a_process_is_said(tmp_path: Path) -> None:
         command.carry_out(tmp_path, {}, [one], quiet())
 
 
-def test_progress_is_shown_in_lines_without_a_terminal(tmp_path: Path) -> None:
-    console = quiet()
-    with command.Board(console, 2) as board:
-        for percent in (0, 5, 10):
-            board.show(a_job(tmp_path), {"step": "training", "percent": percent, "note": "loss 0.500"})
-        board.show(a_job(tmp_path), {"step": "loss", "numbers": {"loss": 0.47, "curve": []}})
-    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert lines == [
-        "toys, crate-mae, seed 0: training 0 %  loss 0.500",
-        "toys, crate-mae, seed 0: training 10 %  loss 0.500",
-        "1/2  toys, crate-mae, seed 0: loss  loss 0.47",
-    ]
-
-
 def test_the_table_compares_over_seeds() -> None:
     def result(contestant: str, seed: int, probe: float, curve: list[tuple[float, float]]) -> dict[str, Any]:
         numbers = {

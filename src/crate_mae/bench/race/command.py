@@ -13,19 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from crate_mae.bench.machine import machine
 from crate_mae.bench.race.images import prepare
-from crate_mae.bench.race.job import TRAINING, Job
+from crate_mae.bench.race.job import Job
 from crate_mae.bench.race.recipes import COURSES, RECIPES, Course, Recipe
 from crate_mae.bench.race.table import markdown
 from crate_mae.data.checking import processors
 from crate_mae.errors import UserError
+from crate_mae.progress import Board
 
 SIDE_BY_SIDE = 2
-LINE_EVERY = 10
-"""Per cent of a training between two lines, where there is no terminal."""
 
 
 def chosen(only: Sequence[str]) -> dict[str, dict[str, Recipe]]:
@@ -81,17 +79,19 @@ def carry_out(out: Path, about: dict[str, Any], jobs: list[Job], console: Consol
         slot.start()
     running = len(slots)
     try:
-        with Board(console, sum(not job.file(step).is_file() for job in todo for step in job.steps)) as board:
+        steps = sum(not job.file(step).is_file() for job in todo for step in job.steps)
+        with Board("race", steps, console) as board:
             while running:
                 message = messages.get()
                 if message.job is None:
                     running -= 1
                 elif "error" in message.content:
                     raise UserError(f"{message.job.name} failed: {message.content['error']}")
+                elif "numbers" in message.content:
+                    board.finish(message.label, in_words(message.content["numbers"]))
+                    write(out, about, jobs)
                 else:
-                    board.show(message.job, message.content)
-                    if "numbers" in message.content:
-                        write(out, about, jobs)
+                    board.show(message.label, message.content["percent"] / 100, message.content["note"])
     except KeyboardInterrupt:
         console.print("Stopped; the same command continues from here.")
         raise
@@ -115,6 +115,11 @@ class Message:
 
     job: Job | None
     content: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        assert self.job is not None
+        return f"{self.job.name}: {self.content['step']}"
 
 
 class Slot(threading.Thread):
@@ -159,51 +164,6 @@ class Slot(threading.Thread):
         self.stopped = True
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
-
-
-class Board:
-    """Progress of all jobs that run: a bar for each on a terminal, lines elsewhere."""
-
-    def __init__(self, console: Console, steps: int):
-        self.console = console
-        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %")
-        self.progress = Progress(
-            *columns,
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[note]}"),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self.total = self.progress.add_task("race", total=steps, note="")
-        self.bars: dict[str, TaskID] = {}
-        self.done = 0
-        self.steps = steps
-
-    def __enter__(self) -> "Board":
-        self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
-
-    def show(self, job: Job, content: dict[str, Any]) -> None:
-        step = content["step"]
-        label = f"{job.name}: {step}"
-        if "numbers" in content:
-            self.done += 1
-            self.progress.advance(self.total)
-            if label in self.bars:
-                self.progress.remove_task(self.bars.pop(label))
-            self._line(f"{self.done}/{self.steps}  {label}  {in_words(content['numbers'])}")
-            return
-        if label not in self.bars:
-            self.bars[label] = self.progress.add_task(label, total=100, note="")
-        self.progress.update(self.bars[label], completed=content["percent"], note=content["note"])
-        if step == TRAINING and content["percent"] % LINE_EVERY == 0 and not self.console.is_terminal:
-            self._line(f"{label} {content['percent']} %  {content['note']}")
-
-    def _line(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def in_words(numbers: dict[str, Any]) -> str:

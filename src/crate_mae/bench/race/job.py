@@ -131,11 +131,13 @@ class Tell:
 
     def __init__(self, answers: IO[str]):
         self.answers = answers
+        self.step = ""
         self.stopped = False
-        self.last = -1.0
+        self.last = -1
 
     def about(self, step: str) -> Report:
         """For progress within a step, in per cent."""
+        self.step = step
 
         def report(share: float, note: str) -> None:
             if self.stopped:
@@ -158,7 +160,10 @@ class Tell:
         self.answers.flush()
 
     def stop(self, *_: object) -> None:
+        """A training ends after its step, and saves; a measurement ends at once."""
         self.stopped = True
+        if self.step != TRAINING:
+            raise Stopped
 
 
 def main(settings: dict[str, Any], core: int | None) -> None:

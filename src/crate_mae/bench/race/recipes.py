@@ -59,7 +59,7 @@ DECODER = {"decoder_dim": 128, "decoder_depth": 2, "decoder_heads": 4}
 CRATE_MAE = Recipe(
     "CRATE-MAE",
     "crate_mae_tiny_visible",
-    {"preset": "official", "dim": 256, "heads": 8, "depth": 4, **DECODER},
+    {"preset": "official", "encoder_skip": "added", "dim": 256, "heads": 8, "depth": 4, **DECODER},
     learning_rate=2e-3,
 )
 VIT_MAE = Recipe("ViT-MAE", "vit_mae_small", {"dim": 192, "heads": 6, "depth": 4, **DECODER}, learning_rate=1e-3)

@@ -1,4 +1,4 @@
-"""What the figures share: their models, the images that they look at, and what comes of them."""
+"""What the figures share: their models, the images that they show, and their results."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ from crate_mae.data.transforms import sample_generator
 from crate_mae.device import pick_device
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.zoo import load_autoencoder
-from crate_mae.reproduce import paper
-from crate_mae.reproduce.models import Model, Scale, Variant
-from crate_mae.reproduce.table_layout import MISSING, Cell, Table
+from crate_mae.reproduce import paper_numbers as paper
+from crate_mae.reproduce.scales import Model, Scale, Variant
+from crate_mae.reproduce.table import MISSING, Cell, Table
 from crate_mae.reproduce.tasks import Place, Pretrained
 from crate_mae.training.evaluators import as_evaluated
 
 BATCH = 64
 SEED = 0
-"""Of the choice of images."""
+"""Seed of the choice of images."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """What came of a table or a figure: its numbers, and its pictures by the names of their files."""
+    """The result of a table or a figure: its numbers, and its pictures by file name."""
 
     table: Table
     pictures: dict[str, Figure]
@@ -36,31 +36,33 @@ class Made:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure before it is drawn."""
+    """A figure before it is drawn: the models that it needs, and how to draw it."""
 
     name: str
     models: Sequence[Model]
     draw: Callable[[Place], Made]
-    """From where the models are."""
+    """Given the place where the models are."""
 
     @property
     def tasks(self) -> list[Pretrained]:
         return [Pretrained(model) for model in self.models]
 
     def made(self, place: Place) -> Made:
-        """The figure, or word that its data are missing."""
+        """The figure, or a table that says that its data are missing."""
         if all(place.has(data) for task in self.tasks for data in task.sets):
             return self.draw(place)
         cells = [Cell(task.name, "ours", note=MISSING) for task in self.tasks]
-        return Made(figure_table(self.name, "to be trained", "", cells, [place.scale.protocol]), {})
+        return Made(figure_table(self.name, heading="to be trained", cells=cells, notes=[place.scale.protocol]), {})
 
 
 def figure_table(
-    name: str, heading: str, unit: str, cells: Sequence[Cell], notes: Sequence[str], digits: int = 1
+    name: str, *, heading: str, cells: Sequence[Cell], notes: Sequence[str], unit: str = "", digits: int = 1
 ) -> Table:
     """The numbers behind a figure."""
     words = f"Figure {name.removeprefix('figure')}. {paper.ITEMS[name].title}"
-    return Table(name, words, heading, unit, tuple(cells), tuple(notes), digits)
+    return Table(
+        name=name, title=words, heading=heading, unit=unit, cells=tuple(cells), notes=tuple(notes), digits=digits
+    )
 
 
 def model_of_figures(scale: Scale, variant: Variant, seed: int = 0) -> Model:
@@ -74,17 +76,17 @@ def trained(place: Place, model: Model) -> MaskedAutoencoder:
 
 
 def shown(place: Place) -> ImageSource:
-    """The images that the figures look at."""
+    """The images of the figures: the test split."""
     return open_dataset(place.scale.shown, "test", place.data_root)
 
 
 def in_random_order(source: ImageSource) -> np.ndarray:
-    """Indices of all images, in an order that is the same each time."""
+    """Indices of all images in a fixed random order."""
     return torch.randperm(len(source), generator=sample_generator(SEED)).numpy()
 
 
 def look(place: Place, model: MaskedAutoencoder, chosen: np.ndarray) -> tuple[Tensor, Tensor]:
-    """These images as the model takes them, and a mask for each, the same for every model of as many patches."""
+    """These images, preprocessed for the model, and a mask for each, which only depends on the number of patches."""
     source = Part(shown(place), chosen)
     batch = next(iter(evaluation_batches(as_evaluated(source, model.config, paper.MASK_RATIO), len(source))))
     return batch.images.to(model.device), batch.masks.to(model.device)

@@ -1,4 +1,4 @@
-"""Figures 1, 2 and 4, drawings in the paper: here the same steps on real tokens. Figure 3, the theory's picture."""
+"""Figures 1, 2 and 4, which are sketches in the paper: here the same steps on real tokens. Figure 3, the theory."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from crate_mae.analysis.undoing import undoing
 from crate_mae.data.source import Part
 from crate_mae.figures.tokens import clouds, token_flow
 from crate_mae.operators import ista, mssa_tied
-from crate_mae.reproduce.drawing import (
+from crate_mae.reproduce.figure import (
     BATCH,
     SEED,
     Drawing,
@@ -22,8 +22,8 @@ from crate_mae.reproduce.drawing import (
     stream,
     trained,
 )
-from crate_mae.reproduce.models import Scale, title
-from crate_mae.reproduce.table_layout import Cell
+from crate_mae.reproduce.scales import Scale, title
+from crate_mae.reproduce.table import Cell
 from crate_mae.reproduce.tasks import Place
 from crate_mae.theory import mixture
 from crate_mae.theory.checks import equivalence
@@ -62,13 +62,13 @@ def figure1(scale: Scale, seeds: int) -> Drawing:
             f"{title('crate', 'base')} of seed 0 on one image of {place.scale.shown}, 75 % of its patches masked: "
             f"error {panels.errors[0]:.3f}. A matrix is d x (1 + N), a column for each token; red is above zero.",
         ]
-        return Made(figure_table("figure1", "tokens", "", cells, notes), {"figure1": token_flow(rows)})
+        return Made(figure_table("figure1", heading="tokens", cells=cells, notes=notes), {"figure1": token_flow(rows)})
 
     return Drawing("figure1", [wanted], draw)
 
 
 def figure2(scale: Scale, seeds: int) -> Drawing:
-    """Compression, then sparsification, of tokens near three lines in space."""
+    """Compression, then sparsification, of tokens near three lines in 3-D space."""
 
     def draw(place: Place) -> Made:
         generator = torch.Generator().manual_seed(SEED)
@@ -95,11 +95,11 @@ def figure2(scale: Scale, seeds: int) -> Drawing:
             {name: axes.numpy() for name, (_, axes) in stages.items()},
         )
         notes = [
-            "150 tokens near three lines in space with noise 0.15, through the equations of one layer: MSSA with U, "
-            "the lines, and p/(N eps^2) = 1; ISTA with D = [U_1 U_2 U_3], eta = 1, lambda = 0.1, one step. ISTA "
-            "allows no negative entry: tokens on the negative side of a line go to zero.",
+            "150 tokens near three lines in 3-D space with noise 0.15, through the equations of one layer: MSSA with "
+            "U, the lines, and p/(N eps^2) = 1; ISTA with D = [U_1 U_2 U_3], eta = 1, lambda = 0.1, one step. ISTA "
+            "allows no negative entry: tokens on the negative side of a line become zero.",
         ]
-        return Made(figure_table("figure2", "tokens", "", cells, notes), {"figure2": picture})
+        return Made(figure_table("figure2", heading="tokens", cells=cells, notes=notes), {"figure2": picture})
 
     return Drawing("figure2", [], draw)
 
@@ -120,13 +120,15 @@ def figure3(scale: Scale, seeds: int) -> Drawing:
                     cells.append(Cell(f"{name}, tokens coded {kind}", f"sigma {sigma:g}", None, (row["mean"],)))
             notes.append(f"{found.claim}: {found.measured:.3f}, which {'holds' if found.holds else 'does not hold'}.")
         heading = "mean cosine of -grad R^c with the score"
-        return Made(figure_table("figure3", heading, "cosine", cells, notes, digits=3), pictures)
+        return Made(
+            figure_table("figure3", heading=heading, unit="cosine", cells=cells, notes=notes, digits=3), pictures
+        )
 
     return Drawing("figure3", [], draw)
 
 
 def figure4(scale: Scale, seeds: int) -> Drawing:
-    """An encoder layer and the decoder layer that is to undo it."""
+    """An encoder layer and the decoder layer that should undo it."""
     wanted = model_of_figures(scale, "crate")
 
     @torch.no_grad()
@@ -156,13 +158,15 @@ def figure4(scale: Scale, seeds: int) -> Drawing:
         for layer in range(depth):
             row = f"f^{layer + 1} undone by g^{depth - 1 - layer}"
             cells.append(Cell(row, "relative error", None, (float(found.error.mean[layer]),)))
-            cells.append(Cell(row, "where nobody undoes it", None, (float(found.error_left_alone.mean[layer]),)))
+            cells.append(Cell(row, "not undone", None, (float(found.error_left_alone.mean[layer]),)))
         notes = [
             place.scale.protocol,
             f"Drawn: {title('crate', 'base')} of seed 0 on one image of {place.scale.shown}, nothing masked. Numbers: "
             f"||g(f(Z)) - Z|| / ||Z|| as a mean over {found.images} images, and ||f(Z) - Z|| / ||Z||.",
         ]
-        return Made(figure_table("figure4", "layer", "", cells, notes, digits=3), {"figure4": token_flow(rows)})
+        return Made(
+            figure_table("figure4", heading="layer", cells=cells, notes=notes, digits=3), {"figure4": token_flow(rows)}
+        )
 
     return Drawing("figure4", [wanted], draw)
 

@@ -1,7 +1,7 @@
-"""What the paper prints: its tables number by number, and what stands in each of its figures.
+"""What the paper prints: the numbers of its tables, and the titles of its tables and figures.
 
-Every number is as printed, with the label of its table. The numbering is the paper's own: tables 1 and 2 and figures 1
-to 7 in the main text, the rest in the appendix.
+Every number is as printed, with the label of its table. Tables 1 and 2 and figures 1 to 7 are in the main text, the
+others in the appendix.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Item:
 
     name: str
     label: str
-    """Its label in the paper's source; of a figure in parts, those of the parts too."""
+    """Its label in the paper's LaTeX source; for a figure with parts, their labels too."""
     title: str
 
     @property
@@ -29,7 +29,7 @@ ITEMS: dict[str, Item] = {
         Item("table2", "tab:linear_probing_finetuning", "Fine-tuning and linear probing, CRATE-MAE and ViT-MAE"),
         Item("table3", "tab:comparison_with_random_init", "Fine-tuning, pretrained and from random weights"),
         Item("table4", "tab:reconstruction_loss", "Reconstruction loss on training and validation images"),
-        Item("table5", "tab:performance_for_different_mask_sizes", "Linear probing by the share of patches masked"),
+        Item("table5", "tab:performance_for_different_mask_sizes", "Linear probing by mask ratio"),
         Item("table6", "tab:performance_for_different_lambda", "Linear probing by lambda"),
         Item("figure1", "fig:crate_mae_pipeline", "The pipeline: an image's tokens through every layer and back"),
         Item("figure2", "fig:crate_compress_sparsification", "One layer: compression, then sparsification"),
@@ -62,7 +62,7 @@ SETS = {
     "flowers102": "Oxford Flowers-102",
     "oxford_pets": "Oxford-IIIT-Pets",
 }
-"""The sets of tables 2 and 3 by our names and the paper's."""
+"""The sets of tables 2 and 3: our name and the paper's."""
 
 CONFIGURATIONS = {"small": (12, 576, 12, 196), "base": (12, 768, 12, 196)}
 """tab:model_configs: L, d, K and N."""

@@ -6,7 +6,7 @@ from itertools import chain
 
 import pytest
 
-from crate_mae.reproduce import paper
+from crate_mae.reproduce import paper_numbers as paper
 from tests.conftest import SHARED
 
 TEX = SHARED / "paper" / "crate-mae.tex"

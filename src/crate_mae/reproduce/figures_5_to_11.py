@@ -16,9 +16,8 @@ from crate_mae.figures import layer_curves as draw_curves
 from crate_mae.figures.comparison import completions_of
 from crate_mae.figures.inside import attention as draw_attention
 from crate_mae.figures.inside import components as draw_components
-from crate_mae.reproduce import paper
-from crate_mae.reproduce.architecture import figure1, figure2, figure3, figure4
-from crate_mae.reproduce.drawing import (
+from crate_mae.reproduce import paper_numbers as paper
+from crate_mae.reproduce.figure import (
     Drawing,
     Made,
     figure_table,
@@ -29,9 +28,10 @@ from crate_mae.reproduce.drawing import (
     stream,
     trained,
 )
-from crate_mae.reproduce.models import VARIANTS, Model, Scale, Variant, title
-from crate_mae.reproduce.paper_tables import protocol
-from crate_mae.reproduce.table_layout import Cell
+from crate_mae.reproduce.figures_1_to_4 import figure1, figure2, figure3, figure4
+from crate_mae.reproduce.scales import VARIANTS, Model, Scale, Variant, title
+from crate_mae.reproduce.table import Cell
+from crate_mae.reproduce.tables_1_to_6 import protocol
 from crate_mae.reproduce.tasks import Place
 
 OF_A_CLASS = 8
@@ -66,17 +66,20 @@ def figure5(scale: Scale, seeds: int) -> Drawing:
                     for variant in variants
                     for of in [means[variant, name]]
                 },
-                title=f"{name} (band: deviation over seeds)" if seeds > 1 else name,
+                title=f"{name} (band: standard deviation over seeds)" if seeds > 1 else name,
             )
             for name in columns
         ]
         notes = [
             *protocol(place, seeds),
             f"Each number is a mean over {len(source)} images of {place.scale.shown}, nothing masked; eps^2 = 0.01, "
-            f"lambda = {paper.LAMBDA_OF_FIGURES:g}. The paper prints curves alone, over 10000 images of ImageNet, and "
+            f"lambda = {paper.LAMBDA_OF_FIGURES:g}. The paper prints only curves, over 10000 images of ImageNet, and "
             "no epsilon.",
         ]
-        return Made(figure_table("figure5", "layer", "", cells, notes, digits=3), {"figure5": draw_curves(panels)})
+        return Made(
+            figure_table("figure5", heading="layer", cells=cells, notes=notes, digits=3),
+            {"figure5": draw_curves(panels)},
+        )
 
     return Drawing("figure5", [model for of in models.values() for model in of], draw)
 
@@ -93,7 +96,7 @@ def figure6(scale: Scale, seeds: int) -> Drawing:
 
 
 def figure8(scale: Scale, seeds: int) -> Drawing:
-    """More of them."""
+    """More completions."""
     return _completions("figure8", scale, slice(6, 16))
 
 
@@ -121,7 +124,10 @@ def _completions(name: str, scale: Scale, which: slice) -> Drawing:
             "model; mean squared error over the masked patches. Models of seed 0.",
         ]
         picture = completions_of(first.original, first.masked, completed, errors)
-        return Made(figure_table(name, "image", "mean squared error", cells, notes, digits=3), {name: picture})
+        return Made(
+            figure_table(name, heading="image", unit="mean squared error", cells=cells, notes=notes, digits=3),
+            {name: picture},
+        )
 
     return Drawing(name, list(models.values()), draw)
 
@@ -147,7 +153,7 @@ def figure11(scale: Scale, seeds: int) -> Drawing:
 
 
 def _inside(name: str, scale: Scale, variants: tuple[Variant, ...], classes: int, attended: int) -> Drawing:
-    """Components of the images of so many classes, and attention maps of so many images."""
+    """Components of the images of ``classes`` classes, and attention maps of ``attended`` images."""
     models = {variant: model_of_figures(scale, variant) for variant in variants}
 
     def draw(place: Place) -> Made:
@@ -179,13 +185,13 @@ def _inside(name: str, scale: Scale, variants: tuple[Variant, ...], classes: int
             "layer but one. Components by the paper's procedure, with the threshold in root mean squares of the first; "
             "attention by the paper's formula, every head, none picked by hand. A flat map's peak x N is 1.",
         ]
-        return Made(figure_table(name, "model", "", cells, notes), drawn)
+        return Made(figure_table(name, heading="model", cells=cells, notes=notes), drawn)
 
     return Drawing(name, list(models.values()), draw)
 
 
 def _classes(source: ImageSource, count: int) -> list[tuple[str, np.ndarray]]:
-    """The first classes that a random order of the images meets, and a few images of each."""
+    """The first ``count`` classes in a random order of the images, and a few images of each."""
     order = in_random_order(source)
     labels = np.array([source.label(int(index)) for index in order])
     names = source.class_names or ()

@@ -1,20 +1,20 @@
-"""Tables 1 to 6: which numbers stand in them, and what ours are made of."""
+"""Tables 1 to 6: the paper's numbers, and the measurements that give ours."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from crate_mae.models.zoo import model_config, parameter_counts
-from crate_mae.reproduce import paper
-from crate_mae.reproduce.models import IMAGENET, NAMES, SIZES, VARIANTS, Model, Scale, Variant, title
-from crate_mae.reproduce.table_layout import MISSING, Cell, Table
+from crate_mae.reproduce import paper_numbers as paper
+from crate_mae.reproduce.scales import IMAGENET, NAMES, SIZES, VARIANTS, Model, Scale, Variant, title
+from crate_mae.reproduce.table import MISSING, Cell, Table
 from crate_mae.reproduce.tasks import Finetuned, Measurement, Place, Probed, Reconstructed
 
 FOR_FULL = "not run: for --scale full"
 HOW_PROBED = (
     "Linear probing: logistic regression on standardised features of the frozen encoder's last layer, C from 1 to 1e5. "
-    "'best C on test' is the paper's protocol, which flatters every model; 'C by validation' leaves the test images "
-    "out of the choice."
+    "'best C on test' is the paper's protocol, which is optimistic for every model; 'C by validation' chooses C "
+    "without the test images."
 )
 
 
@@ -28,20 +28,20 @@ class Entry:
     tasks: tuple[Measurement, ...] = ()
     """One for each seed."""
     read: Callable[[Any], float] = float
-    """From a task's result to the number."""
+    """Gets the number from a task's result."""
     known: tuple[float, ...] = ()
-    """Ours where nothing has to be measured."""
+    """Our numbers, if nothing has to be measured."""
     note: str = ""
 
     def measured(self, place: Place) -> Cell:
-        """The cell, from results that are there."""
+        """The cell, from the tasks' results."""
         if not all(place.has(data) for task in self.tasks for data in task.sets):
             return Cell(self.row, self.column, self.paper, note=MISSING)
         values = tuple(self.read(task.result(place)) for task in self.tasks)
         return Cell(self.row, self.column, self.paper, values or self.known, self.note)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """A table before it is measured."""
 
@@ -62,18 +62,27 @@ class Plan:
         return [task for entry in self.entries for task in entry.tasks]
 
     def measured(self, place: Place, seeds: int) -> Table:
-        """The table, from results that are there."""
-        heading = f"Table {self.name.removeprefix('table')}. {paper.ITEMS[self.name].title}"
+        """The table, from the tasks' results."""
+        title = f"Table {self.name.removeprefix('table')}. {paper.ITEMS[self.name].title}"
         notes = (*protocol(place, seeds), *self.notes) if self.tasks else self.notes
         cells = [entry.measured(place) for entry in self.entries]
-        # Of a set that is not there, only the rows that the paper has.
-        told = {cell.row for cell in cells if cell.paper is not None or cell.values}
-        cells = [cell for cell in cells if cell.row in told]
-        return Table(self.name, heading, self.heading, self.unit, tuple(cells), notes, self.digits, self.paper_digits)
+        # For a set whose data are missing, only the rows that the paper has.
+        kept = {cell.row for cell in cells if cell.paper is not None or cell.values}
+        cells = [cell for cell in cells if cell.row in kept]
+        return Table(
+            name=self.name,
+            title=title,
+            heading=self.heading,
+            unit=self.unit,
+            cells=tuple(cells),
+            notes=notes,
+            digits=self.digits,
+            paper_digits=self.paper_digits,
+        )
 
 
 def protocol(place: Place, seeds: int) -> tuple[str, ...]:
-    """What numbers are over, and how the models came about."""
+    """What the mean is taken over, and how the models were trained."""
     over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
     return f"Ours: {over} of the weights, the order of the images and the masks.", place.scale.protocol
 
@@ -100,11 +109,19 @@ def table1(scale: Scale, seeds: int) -> Plan:
                 entries.append(Entry(row, name, number, known=(count / 1e6,)))
     notes = (
         "Parameters are exact, counted on the models themselves: all trainable, all used. The authors' layout adds "
-        "fixed position tables and, for CRATE, biases, norms and a map that is never used: so the paper counts.",
+        "fixed position tables and, for CRATE, biases, norms and a map that is never used; the paper counts these.",
         "L, d, K and N are CRATE's. ViT-MAE-S has 12 layers of width 384 and a decoder of 8 of 512; ViT-MAE-B 12 of "
         "768 and 8 of 768. He et al.'s own decoder for the Base encoder has 8 of 512.",
     )
-    return Plan("table1", "model", "millions of parameters", entries, notes, 6, plotted=plotted)
+    return Plan(
+        name="table1",
+        heading="model",
+        unit="millions of parameters",
+        entries=entries,
+        notes=notes,
+        digits=6,
+        plotted=plotted,
+    )
 
 
 def table2(scale: Scale, seeds: int) -> Plan:
@@ -126,7 +143,13 @@ def table2(scale: Scale, seeds: int) -> Plan:
             trained = _seeds(variant, size, scale.source_of(data), seeds)
             number = printed(paper.PROBING, data, variant, size)
             entries += _probes(data, title(variant, size), trained, number)
-    return Plan("table2", "task", "per cent of the test images", _by_row(entries), (HOW_PROBED,))
+    return Plan(
+        name="table2",
+        heading="task",
+        unit="per cent of the test images",
+        entries=_by_row(entries),
+        notes=(HOW_PROBED,),
+    )
 
 
 def table3(scale: Scale, seeds: int) -> Plan:
@@ -143,10 +166,17 @@ def table3(scale: Scale, seeds: int) -> Plan:
             tasks = tuple(Finetuned(model, data, random) for model in _seeds(variant, "base", source, seeds))
             entries.append(Entry(row, column, numbers.get(data), tasks, _test_accuracy))
     notes = (
-        "Fine-tuned whole on the same protocol. From random weights there is no visible form: nothing is masked in "
-        "fine-tuning, so both are one model.",
+        "All weights are fine-tuned, with the same protocol. There is no visible-only form from random weights: "
+        "nothing is masked in fine-tuning, so both forms are the same model.",
     )
-    return Plan("table3", "model", "per cent of the test images", _by_row(entries), notes, by_column=True)
+    return Plan(
+        name="table3",
+        heading="model",
+        unit="per cent of the test images",
+        entries=_by_row(entries),
+        notes=notes,
+        by_column=True,
+    )
 
 
 def table4(scale: Scale, seeds: int) -> Plan:
@@ -163,10 +193,19 @@ def table4(scale: Scale, seeds: int) -> Plan:
                 elif number is not None:
                     entries.append(Entry(row, column, number, note=FOR_FULL))
     notes = (
-        "Mean squared error over the masked patches (75 %), pixels normalised by the set's mean and deviation, images "
-        "only resized. Validation is the set's own split that no training saw.",
+        "Mean squared error over the masked patches (75 %), pixels normalised by the set's mean and standard "
+        "deviation, images only resized. Validation is the set's own split, which no training saw.",
     )
-    return Plan("table4", "model", "mean squared error", entries, notes, 3, 3, by_column=True)
+    return Plan(
+        name="table4",
+        heading="model",
+        unit="mean squared error",
+        entries=entries,
+        notes=notes,
+        digits=3,
+        paper_digits=3,
+        by_column=True,
+    )
 
 
 def table5(scale: Scale, seeds: int) -> Plan:
@@ -196,7 +235,14 @@ def _ablation(
                 trained = _seeds(variant, "base", scale.source_of(data), seeds, **settings)
                 number = printed if data == "cifar10" and variant == "crate" else None
                 entries += _probes(data, column, trained, number, f"{title(variant, 'base')}, ")
-    return Plan(name, "model", "per cent of the test images", _by_row(entries), notes, 1, 2)
+    return Plan(
+        name=name,
+        heading="model",
+        unit="per cent of the test images",
+        entries=_by_row(entries),
+        notes=notes,
+        paper_digits=2,
+    )
 
 
 def _seeds(variant: Variant, size: Any, data: str, seeds: int, **settings: float) -> list[Model]:
@@ -204,7 +250,7 @@ def _seeds(variant: Variant, size: Any, data: str, seeds: int, **settings: float
 
 
 def _probes(data: str, column: str, models: Iterable[Model], printed: float | None, of: str = "") -> Iterator[Entry]:
-    """One entry for each way to pool and to choose C; the first is the paper's."""
+    """One entry for each kind of pooling and each way to choose C; the first is the paper's."""
     tasks = tuple(Probed(model, data) for model in models)
     for number, (pool, protocol) in enumerate(PROBES):
         row = f"{of}probing, {paper.SETS.get(data, data)}, {PROBES[pool, protocol]}"

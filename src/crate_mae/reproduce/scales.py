@@ -1,11 +1,11 @@
-"""Which models a scale trains: each is a complete configuration of an ordinary run."""
+"""The models that a scale (desk or full) trains: each is a complete configuration of an ordinary run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from crate_mae import recipes
-from crate_mae.reproduce import paper
+from crate_mae.reproduce import paper_numbers as paper
 from crate_mae.training.config import FinetuneConfig, PretrainConfig
 
 Variant = Literal["crate", "visible", "vit"]
@@ -17,13 +17,13 @@ IMAGENET = "imagenet"
 
 
 def title(variant: Variant, size: Size) -> str:
-    """A model as the tables call it: CRATE-B."""
+    """A model's name in the tables, such as CRATE-B."""
     return VARIANTS[variant].format(size[0].upper())
 
 
 @dataclass(frozen=True)
 class Model:
-    """A pretrained model that a table or a figure asks for."""
+    """A pretrained model that a table or a figure needs."""
 
     variant: Variant
     size: Size
@@ -31,7 +31,7 @@ class Model:
     """What it is pretrained on."""
     seed: int
     lambda_: float = paper.LAMBDA
-    """ISTA's threshold. The baseline has none: there it is always the same, so that one model has one name."""
+    """ISTA's threshold. The baseline has none; it always gets the default here, so that one model has one name."""
     mask_ratio: float = paper.MASK_RATIO
 
     def __post_init__(self) -> None:
@@ -48,34 +48,34 @@ Key = tuple[str, Variant, Size]
 """Data, variant and size."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How large everything is."""
+    """Data, models and training of a whole reproduction."""
 
     name: str
     protocol: str
-    """What differs from the paper, for people."""
+    """What differs from the paper, in a sentence for the tables."""
     sets: tuple[str, ...]
-    """Those that are fine-tuned and probed on (tables 2 and 3)."""
+    """Sets for fine-tuning and probing (tables 2 and 3)."""
     probed: tuple[str, ...]
-    """Those of tables 5 and 6."""
+    """Sets of tables 5 and 6."""
     completed: tuple[str, ...]
-    """Those of table 4."""
+    """Sets of table 4."""
     shown: str
     """The set of the figures."""
     images: int
-    """So many images at most are measured for figure 5."""
+    """The most images that figure 5 is measured on."""
     source: str | None
-    """What every model is pretrained on; None for the set that it is then judged on."""
+    """The set that every model is pretrained on; None for the set that it is evaluated on."""
     pretrain: Mapping[Key, PretrainConfig]
     finetune: Mapping[Key, FinetuneConfig]
 
     def source_of(self, data: str) -> str:
-        """What the models that are judged on ``data`` are pretrained on."""
+        """The set on which models are pretrained that are evaluated on ``data``."""
         return self.source or data
 
     def pretraining(self, model: Model) -> PretrainConfig:
-        """The run that makes a model."""
+        """The run that pretrains a model."""
         base = self.pretrain[model.data, model.variant, model.size]
         threshold = {} if model.variant == "vit" else {"lambda_": model.lambda_}
         settings = base.model_settings | threshold
@@ -113,11 +113,11 @@ def full() -> Scale:
         "fine-tuning, warm-up, betas."
     )
     return Scale(
-        "full",
-        words,
-        tuple(paper.SETS),
-        ("cifar10",),
-        (IMAGENET,),
+        name="full",
+        protocol=words,
+        sets=tuple(paper.SETS),
+        probed=("cifar10",),
+        completed=(IMAGENET,),
         shown=IMAGENET,
         images=10_000,
         source=IMAGENET,
@@ -140,7 +140,7 @@ _SMALL_SIZES: dict[bool, dict[Size, tuple[int, int, int]]] = {
     True: {"small": (64, 2, 4), "base": (96, 3, 4)},
     False: {"small": (128, 3, 4), "base": (192, 4, 6)},
 }
-"""Dim, depth and heads, of digits and of photographs."""
+"""Dim, depth and heads: True for digits, False for photographs."""
 
 
 def _desk_model(data: str, variant: Variant, size: Size) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def _desk_model(data: str, variant: Variant, size: Size) -> dict[str, Any]:
 
 
 def desk() -> Scale:
-    """Small models, each pretrained on the training images of the set that it is then judged on."""
+    """Small models, each pretrained on the training images of the set that it is evaluated on."""
     digits = replace(recipes.digits(), steps=1200, checkpoint_every=200)
     photos = replace(recipes.cifar10_cpu(), steps=2000, batch=64, checkpoint_every=200)
     tuned_digits = replace(recipes.finetune_digits(), steps=600)
@@ -162,7 +162,7 @@ def desk() -> Scale:
         for (variant, size), name in NAMES.items():
             shape = _desk_model(data, variant, size)
             first, second = (digits, tuned_digits) if data == "digits" else (photos, tuned_photos)
-            # Judged at the end alone: the last checkpoint is the result, as it is for every model of a table.
+            # Evaluated only at the end: the last checkpoint is the result, for every model of a table.
             pretrain[data, variant, size] = replace(
                 first.evaluated_every(first.steps), model=name, model_settings=shape, data=data, pictures=0, keep=1
             )
@@ -170,17 +170,17 @@ def desk() -> Scale:
                 second.evaluated_every(second.steps), model=name, model_settings=shape, data=data, keep=1
             )
     words = (
-        "Small models on a CPU, pretrained without labels on the training images of the set that they are then judged "
+        "Small models on a CPU, pretrained without labels on the training images of the set that they are evaluated "
         f"on. Digits (8 x 8, patches of 2 x 2): {digits.steps} steps of {digits.batch}, then {tuned_digits.steps} of "
         f"{tuned_digits.batch} of fine-tuning; photographs: {photos.steps} and {tuned_photos.steps} of {photos.batch}. "
-        "-S and -B are sizes of our own: the paper's numbers stand beside ours for the pattern, not to be met."
+        "-S and -B are smaller sizes of our own: compare the pattern with the paper's numbers, not the values."
     )
     return Scale(
-        "desk",
-        words,
-        ("digits", *paper.SETS),
-        ("digits", "cifar10"),
-        ("digits", IMAGENET),
+        name="desk",
+        protocol=words,
+        sets=("digits", *paper.SETS),
+        probed=("digits", "cifar10"),
+        completed=("digits", IMAGENET),
         shown="digits",
         images=10_000,
         source=None,

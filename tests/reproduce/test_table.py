@@ -1,22 +1,23 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 
-from crate_mae.reproduce.table_layout import COLUMNS, Cell, Table, body
+from crate_mae.reproduce.table import COLUMNS, Cell, Table, body
 
 TABLE = Table(
-    "table9",
-    "Table 9. Nothing",
-    "model",
-    "per cent",
-    (
+    name="table9",
+    title="Table 9. Nothing",
+    heading="model",
+    unit="per cent",
+    cells=(
         Cell("a", "x", 96.2, (95.0, 96.5, 94.1)),
         Cell("a", "y", None, (12,)),
         Cell("b | c", "x", 79.0, note="not run: data missing"),
     ),
-    ("A note.",),
+    notes=("A note.",),
 )
 
 
@@ -48,13 +49,13 @@ def test_words_of_a_cell() -> None:
     assert "| a | paper 96.2; ours 95.2 ± 1.2 | ours 12 |" in lines
     assert "| b \\| c | paper 79.0; not run: data missing | - |" in lines
     assert "- A note." in lines
-    alone = Table("figure9", "", "", "", TABLE.cells[1:2], ())
+    alone = replace(TABLE, cells=TABLE.cells[1:2])
     assert body(alone.record()) == [("a", [["12"]])]  # "ours" is left out where the paper has no number
 
 
 def test_panels_are_the_rows_with_a_number() -> None:
     empty = Cell("d", "x", note="not run: data missing")
-    table = Table("table9", "", "", "", (*TABLE.cells, empty), ())
+    table = replace(TABLE, cells=(*TABLE.cells, empty))
     assert [panel.title for panel in table.panels()] == ["a", "b | c"]
     assert [panel.title for panel in table.panels(["y"])] == ["a"]
     turned = {panel.title: list(panel.points) for panel in table.panels(by_column=True)}

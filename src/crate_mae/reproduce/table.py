@@ -29,7 +29,7 @@ class Cell:
     values: tuple[float, ...] = ()
     """Ours, one for each seed."""
     note: str = ""
-    """Why there are none of ours."""
+    """Why we have no number."""
 
     @property
     def mean(self) -> float | None:
@@ -43,7 +43,7 @@ class Cell:
         return stdev(self.values) if len(self.values) > 1 else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Table:
     """Numbers in rows and columns."""
 
@@ -54,11 +54,11 @@ class Table:
     unit: str
     cells: tuple[Cell, ...]
     notes: tuple[str, ...]
-    """The protocol, and what a reader has to know."""
+    """The protocol and other remarks."""
     digits: int = 1
-    """Ours, after the point."""
+    """Decimal places of our numbers."""
     paper_digits: int = 1
-    """The paper's."""
+    """Decimal places of the paper's numbers."""
 
     @cached_property
     def columns(self) -> list[str]:
@@ -102,7 +102,7 @@ class Table:
         return file.getvalue()
 
     def panels(self, columns: list[str] | None = None, by_column: bool = False) -> list[Panel]:
-        """For the picture: one panel for each row that has a number in these columns; or one for each column."""
+        """Panels of the figure: one for each row with a number in these columns, or one for each column."""
         groups: dict[str, dict[str, Cell]] = {}
         for cell in self.cells:
             if columns is None or cell.column in columns:

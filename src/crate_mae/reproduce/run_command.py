@@ -1,4 +1,4 @@
-"""A run as a command: in this process, or by torchrun over all GPUs of the machine."""
+"""Train a configuration, in this process or with torchrun on all GPUs; and the command that does the same."""
 
 import subprocess
 import sys
@@ -17,14 +17,14 @@ from crate_mae.training.pretrain import pretrain
 
 
 def train(config: RunConfig, folder: Path, device: Device, console: Console) -> None:
-    """Train or go on training; one that was asked to stop stops the whole."""
+    """Train or resume. A training that was interrupted raises KeyboardInterrupt, so that everything stops."""
     import torch
 
     gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
     if gpus > 1:
         launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}"]
         if subprocess.run([*launcher, "-m", "crate_mae", *command(config, folder)]).returncode:
-            raise UserError(f"the run {folder} stopped; what it printed says why, and the same command goes on.")
+            raise UserError(f"the run {folder} stopped; see its messages above. The same command resumes it.")
         return
     run: Any = finetune if isinstance(config, FinetuneConfig) else pretrain
     if not run(config, folder, resume=True, device=device, console=console).finished:
@@ -32,7 +32,7 @@ def train(config: RunConfig, folder: Path, device: Device, console: Console) -> 
 
 
 def command(config: RunConfig, folder: Path) -> list[str]:
-    """The words after ``crate-mae`` that start this run, or go on with it."""
+    """The arguments of ``crate-mae`` that start or resume this run."""
     recipe: Any = {**PRETRAIN, **FINETUNE}[config.recipe]()
     words = [config.task, "--recipe", config.recipe, "--out", str(folder), "--resume"]
     for item in fields(config):

@@ -1,5 +1,7 @@
-"""The order of the work, with tasks that only take note."""
+"""The order of tasks, with tasks that only record that they ran."""
 
+import io
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -7,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from crate_mae.reproduce import sweep
-from crate_mae.reproduce.sweep import carry_out, open_tasks
+from crate_mae.reproduce import schedule
+from crate_mae.reproduce.schedule import carry_out, open_tasks
 from crate_mae.reproduce.tasks import Place, Task
 from tests.reproduce.tiny import tiny
 
@@ -33,7 +35,7 @@ class Note(Task):
 
 
 class Threads(ThreadPoolExecutor):
-    """In place of processes; holds nothing back that Ctrl-C could not call off."""
+    """Threads instead of processes; no task may wait in the pool, where it could not be cancelled."""
 
     def __init__(self, count: int, *_: object):
         super().__init__(count)
@@ -48,7 +50,7 @@ class Threads(ThreadPoolExecutor):
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     DONE.clear()
-    monkeypatch.setattr(sweep, "ProcessPoolExecutor", Threads)
+    monkeypatch.setattr(schedule, "ProcessPoolExecutor", Threads)
     return Place(tmp_path, tiny(), None, "cpu")
 
 
@@ -85,3 +87,29 @@ def test_what_lacks_its_data_is_left_out_with_all_that_is_for_it_alone(place: Pl
     absent = Note("g", (A,), sets=("digits", "cifar10"))
     assert open_tasks([absent], place) == []
     assert open_tasks([absent, replace(D, name="h")], place) == [A, replace(D, name="h")]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_progress_within_a_task_is_shown_while_it_runs(
+    place: Place, processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = threading.Event()
+
+    class Waits(Note):
+        def share_done(self, place: Place) -> float:
+            return 0.25
+
+        def run(self, place: Place) -> None:
+            assert seen.wait(30)
+
+    class Noted(schedule.Board):
+        def show(self, name: str, share: float | None, note: str = "") -> None:
+            super().show(name, share, note)
+            assert (name, share) == ("slow", 0.25)
+            seen.set()
+
+    monkeypatch.setattr(schedule, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(schedule, "Board", Noted)
+    console = Console(file=io.StringIO())
+    carry_out([Waits("slow")], place, processes, console)
+    assert "1/1  slow" in console.file.getvalue()  # type: ignore[attr-defined]
