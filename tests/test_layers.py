@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "crate_mae"
 ORDER = [  # each may import those before it
     ["allocator", "errors", "figures", "mssa_cpu", "progress", "torchvision_fix"],
-    ["operators", "tokens", "device"],
+    ["image_files", "operators", "tokens", "device"],
     ["image_io", "theory"],
     ["models", "mask_regions"],
     ["data", "export"],
