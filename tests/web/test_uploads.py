@@ -20,16 +20,22 @@ from tests.web.conftest import CLIENT, app_of, photo, png, serving
 LIMITS = Limits(upload=200_000, pixels=0.5 * MILLION, seconds=10)
 
 
-def bomb(side: int) -> bytes:
-    """A small PNG that claims side x side pixels."""
+def bomb(width: int, height: int | None = None) -> bytes:
+    """A small PNG that claims width x height pixels."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    header = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height or width, 8, 0, 0, 0, 0)
     return (
         b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(9999))) + chunk(b"IEND", b"")
     )
+
+
+def damaged(whole: bytes) -> bytes:
+    """A PNG with a wrong checksum."""
+    at = whole.index(b"IDAT") + 20
+    return whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
 
 
 JPEG = png(photo(300, 200), "JPEG")
@@ -38,14 +44,21 @@ HOSTILE = {
     "bomb of 10^10 pixels": (bomb(100_000), 413, "more than 0.5 million pixels"),
     "bomb that only warns": (bomb(10_000), 413, "more than 0.5 million pixels"),
     "a little too many pixels": (bomb(800), 413, "more than 0.5 million pixels"),
-    "promised pixels that are not there": (bomb(700), 422, "can't be read"),
-    "truncated": (JPEG[: len(JPEG) // 2], 422, "truncated"),
-    "cut in the header": (JPEG[:20], 415, "not a whole one"),
-    "text": (b"no image at all", 415, "no JPEG"),
-    "svg": (SVG, 415, "no JPEG, PNG, WEBP, GIF or BMP picture"),
-    "pdf": (b"%PDF-1.7\n1 0 obj\n", 415, "no JPEG"),
-    "a picture of a kind that is not read": (png(photo(), "TIFF"), 415, "no JPEG"),
-    "postscript": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", 415, "no JPEG"),
+    "a line of pixels": (bomb(1, 20_000), 413, "20,000 pixels long; the limit is 16,384 along each side"),
+    "a strip": (bomb(8000, 60), 413, "more than 50 times the other"),
+    "promised pixels that are not there": (
+        bomb(700),
+        422,
+        "ends before it is complete; download, copy or save it again",
+    ),
+    "truncated": (JPEG[: len(JPEG) // 2], 422, "ends before it is complete; download, copy or save it again"),
+    "damaged": (damaged(png(photo())), 422, "the picture is damaged (broken data stream"),
+    "cut in the header": (JPEG[:20], 415, "not a complete JPEG"),
+    "text": (b"no image at all", 415, "not a complete JPEG"),
+    "svg": (SVG, 415, "not a complete JPEG, PNG, WEBP, GIF or BMP image"),
+    "pdf": (b"%PDF-1.7\n1 0 obj\n", 415, "not a complete JPEG"),
+    "an image of a format that is not read": (png(photo(), "TIFF"), 415, "not a complete JPEG"),
+    "postscript": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", 415, "not a complete JPEG"),
     "nothing": (b"", 422, "no picture in the request"),
     "too large": (bytes(LIMITS.upload + 1), 413, "larger than 0.2 MB"),
 }

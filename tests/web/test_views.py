@@ -119,12 +119,12 @@ def test_a_picture_as_the_model_takes_it_gives_the_same_numbers(model: MaskedAut
 
 def test_the_picture_to_keep_shows_every_model() -> None:
     masks = [choose_mask(CRATE, "01" * 8)] * 2
-    both = Image.open(BytesIO(views.sheet(SERVED, photo(), masks)))
-    one = Image.open(BytesIO(views.sheet(SERVED[:1], photo(), masks[:1])))
+    both = Image.open(BytesIO(views.sheet(SERVED, [photo()] * 2, masks)))
+    one = Image.open(BytesIO(views.sheet(SERVED[:1], [photo()], masks[:1])))
     assert both.format == one.format == "PNG"
     assert both.width / one.width == pytest.approx(4 / 3, abs=0.1)
     assert one.height > 400
-    views.sheet([views.Served("a folder with $\\frac$ in its name", CRATE)], photo(), [choose_mask(CRATE, "0" * 16)])
+    views.sheet([views.Served("a folder with $\\frac$ in its name", CRATE)], [photo()], [choose_mask(CRATE, "0" * 16)])
 
 
 def test_samples_fit_the_model() -> None:

@@ -13,16 +13,25 @@ from crate_mae.analysis.attention import CONVENTIONS
 from crate_mae.analysis.quantities import QUANTITIES
 from crate_mae.errors import UserError
 from crate_mae.web import views
-from crate_mae.web.limits import Limits, Refusal
-from crate_mae.web.parameters import CompleteGiven, LayerGiven, NothingGiven, PictureGiven, SheetGiven
+from crate_mae.web.decoding import Decoders
+from crate_mae.web.limits import FORMATS, Limits, Refusal
+from crate_mae.web.parameters import (
+    CompleteGiven,
+    LayerGiven,
+    NothingGiven,
+    PictureGiven,
+    PictureParameters,
+    SheetGiven,
+)
 from crate_mae.web.problems import PROBLEMS
 from crate_mae.web.samples import Sample
 from crate_mae.web.schema import About, Completed, Layer, Layers, Problem, QuantityWords, RequestLimits, SampleName
-from crate_mae.web.uploads import FORMATS, decode, receive
+from crate_mae.web.uploads import receive
 from crate_mae.web.views import SHOWN, Served
 from crate_mae.web.workers import Workers
 
 T = TypeVar("T")
+NO_PICTURE = "there is no picture in the request; send one as its body, or name a sample"
 THUMBNAIL = 160
 """Pixels along the longer side of a sample's thumbnail."""
 PNG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/png": {}}, "description": "A PNG."}}
@@ -40,7 +49,7 @@ class Api:
 
     def __init__(self, served: Sequence[Served], samples: Mapping[str, Sample], limits: Limits):
         self.served, self.samples, self.limits = served, samples, limits
-        self.workers = Workers(limits)
+        self.workers, self.decoders = Workers(limits), Decoders(limits)
         self.thumbnails = {name: _thumbnail(sample.picture) for name, sample in samples.items()}
 
     def router(self) -> APIRouter:
@@ -84,33 +93,33 @@ class Api:
         return Response(self.thumbnails[name], media_type="image/png")
 
     async def original(self, request: Request, given: PictureGiven) -> Response:
-        """Resized to the model's size and channels. Sent in place of the first picture it gives the same numbers."""
+        """With the model's size and channels. Sent in place of the first picture, it gives the same numbers."""
         one = self._chosen(given.model)
-        png = await self._answer(request, given.sample, lambda picture: views.original(one.model, picture))
+        png = await self._answer(request, given, [one], lambda picture: views.original(one.model, picture))
         return Response(png, media_type="image/png")
 
     async def complete(self, request: Request, given: CompleteGiven) -> Completed:
         """With a mask of your own, or a random one of a ratio and a seed, as `crate-mae complete` draws it."""
-        model = self._chosen(given.model).model
-        mask = views.choose_mask(model, given.mask, given.ratio, given.seed)
-        return await self._answer(request, given.sample, lambda picture: views.complete(model, picture, mask))
+        one = self._chosen(given.model)
+        mask = views.choose_mask(one.model, given.mask, given.ratio, given.seed)
+        return await self._answer(request, given, [one], lambda picture: views.complete(one.model, picture, mask))
 
     async def layers(self, request: Request, given: PictureGiven) -> Layers:
         """Of this picture, with nothing masked, through the encoder's layers."""
-        model = self._chosen(given.model).model
-        return await self._answer(request, given.sample, lambda picture: views.layers(model, picture))
+        one = self._chosen(given.model)
+        return await self._answer(request, given, [one], lambda picture: views.layers(one.model, picture))
 
     async def layer(self, request: Request, given: LayerGiven) -> Layer:
         """Every head's attention, and the tokens' principal components, with nothing masked."""
-        model = self._chosen(given.model).model
-        view = lambda picture: views.layer(model, picture, given.layer, given.convention, given.threshold)  # noqa: E731
-        return await self._answer(request, given.sample, view)
+        one = self._chosen(given.model)
+        asked = (given.layer, given.convention, given.threshold)
+        return await self._answer(request, given, [one], lambda picture: views.layer(one.model, picture, *asked))
 
     async def sheet(self, request: Request, given: SheetGiven) -> Response:
         """One picture of what the page shows."""
         shown = list(self.served) if given.model is None else [self._chosen(given.model)]
         masks = [views.choose_mask(one.model, given.mask, given.ratio, given.seed) for one in shown]
-        png = await self._answer(request, given.sample, lambda picture: views.sheet(shown, picture, masks))
+        png = await self._answer(request, given, shown, lambda *pictures: views.sheet(shown, pictures, masks))
         return Response(png, media_type="image/png")
 
     def _chosen(self, index: int) -> Served:
@@ -123,12 +132,20 @@ class Api:
             raise Refusal(404, f"there is no such sample; there are {', '.join(self.samples)}.")
         return self.samples[name]
 
-    async def _answer(self, request: Request, sample: str | None, view: Callable[[Image.Image], T]) -> T:
-        """What ``view`` makes of the request's picture, by a worker; stopped when the client hangs up."""
-        known = self._named(sample).picture if sample is not None else None
+    async def _answer(
+        self, request: Request, given: PictureParameters, models: Sequence[Served], view: Callable[..., T]
+    ) -> T:
+        """What ``view`` makes of the request's picture, once for each model; stopped when the client hangs up."""
+        known = self._named(given.sample).picture if given.sample is not None else None
         with self.workers.place() as deadline:
             upload = await receive(request, self.limits, deadline)
-            work = lambda: view(known if known is not None else decode(upload, self.limits))  # noqa: E731
+            if bool(upload) == (known is not None):
+                both = "send a picture or name a sample, but not both" if upload else NO_PICTURE
+                raise Refusal(422, f"{both}.")
+            targets = [(one.model.config.channels, *one.model.config.image_size) for one in models]
+            work = lambda: view(  # noqa: E731
+                *([known] * len(models) if known else self.decoders.pictures(upload, targets, given.fit))
+            )
             job = asyncio.ensure_future(self.workers.run(work, deadline))
             gone = asyncio.ensure_future(_hung_up(request))
             try:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from crate_mae.errors import UserError
 
 MILLION = 10**6
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
+"""Image formats that are decoded: pixels alone. Others, SVG and PDF among them, are not even tried."""
 
 
 @dataclass(frozen=True)
@@ -12,15 +14,27 @@ class Limits:
     """The bounds of one request and of all that wait."""
 
     upload: float = 10 * MILLION
-    """Bytes of a picture as it is sent."""
+    """Bytes of an image file as it is sent."""
     pixels: float = 32 * MILLION
     """Pixels of a picture, by its header, before any of them is decoded."""
     seconds: float = 20.0
-    """From a request's arrival to its answer, waiting included."""
+    """From a request's arrival to its answer, waiting included; and for an upload to arrive."""
     waiting: int = 64
     """Requests that may wait while others are worked on; further ones are told to come back."""
     workers: int = 2
-    """Requests worked on at once; the processor's cores are shared out among them."""
+    """Requests worked on at once; the processor's cores are shared among them."""
+    side: int = 16_384
+    """Pixels along each side of a picture."""
+    aspect: float = 50.0
+    """The longer side of a picture over the shorter."""
+    decoding: float = 8.0
+    """Seconds of processor time to decode and resize a picture."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes of a decoding process: an interpreter, the upload, and the picture in its widest form. That is 16-bit
+        gray, which takes three float64 copies on its way to 8 bits."""
+        return int(256 * MILLION + 2 * self.upload + 36 * self.pixels)
 
     def __post_init__(self) -> None:
         bounds = {"--max-upload-mb": self.upload, "--max-megapixels": self.pixels, "--max-seconds": self.seconds}

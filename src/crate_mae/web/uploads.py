@@ -1,21 +1,15 @@
-"""Pictures from strangers: read from memory, checked by their header, decoded within the limits."""
+"""The bodies of requests, received within the limits."""
 
 import asyncio
 from contextlib import suppress
-from io import BytesIO
 
-from PIL import Image
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from crate_mae import image_io
-from crate_mae.errors import UserError
-from crate_mae.web.deadline import Deadline, Overdue
+from crate_mae.web.deadline import Deadline
 from crate_mae.web.limits import MILLION, Limits, Refusal
 
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
-"""What is decoded: pictures of pixels alone. Others, SVG and PDF among them, are not even tried."""
 CLOSE = {"Connection": "close"}  # what is left of the body is not worth reading
 LINGER = 2.0
 """Seconds for which what a client still sends is thrown away after it was told that it is too much."""
@@ -66,34 +60,3 @@ class LastWords(JSONResponse):
                 while (await receive()).get("more_body", False):
                     pass
         await send({"type": "http.response.body", "body": b""})
-
-
-def decode(upload: bytes, limits: Limits) -> Image.Image:
-    """The picture in an upload."""
-    if not upload:
-        raise Refusal(422, "there is no picture in the request; send one as its body, or name a sample.")
-    too_many = f"the picture has more than {limits.pixels / MILLION:g} million pixels; make it smaller."
-    try:
-        opened = Image.open(Watched(upload), formats=FORMATS)
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise Refusal(413, too_many) from None
-    except Overdue:
-        raise
-    except Exception:  # a damaged or hostile header can raise anything in a decoder
-        kinds = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
-        raise Refusal(415, f"this is no {kinds} picture, or not a whole one; save it as one of these.") from None
-    if opened.width * opened.height > limits.pixels:
-        raise Refusal(413, too_many)
-    try:
-        return image_io.read(opened, "the upload")
-    except UserError:
-        Deadline.check()  # it may be the deadline that has stopped the decoder
-        raise
-
-
-class Watched(BytesIO):
-    """An upload whose decoding stops when its deadline has passed."""
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        Deadline.check()
-        return super().read(size)

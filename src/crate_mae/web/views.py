@@ -118,10 +118,11 @@ def layer(
     )
 
 
-def sheet(models: Sequence[Served], picture: Image.Image, masks: Sequence[Bool[Tensor, "1 N"]]) -> bytes:
+def sheet(models: Sequence[Served], pictures: Sequence[Image.Image], masks: Sequence[Bool[Tensor, "1 N"]]) -> bytes:
     """A picture to keep, as a PNG: masked, completed by each model, original."""
     panels = [
-        completion_panels(one.model, _pixels(one.model, picture), mask) for one, mask in zip(models, masks, strict=True)
+        completion_panels(one.model, _pixels(one.model, picture), mask)
+        for one, picture, mask in zip(models, pictures, masks, strict=True)
     ]
     count, patches = int(masks[0].sum()), models[0].model.num_patches
     completed = {
