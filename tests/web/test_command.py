@@ -90,7 +90,7 @@ def errors(tmp_path: Path, taken: int) -> dict[str, tuple[list[str], str]]:
             f"can't listen on 127.0.0.1 port {taken} (Address already in use)",
         ),
         "no port": ([good, "--port", "70000"], "--port is 70000"),
-        "no host": ([good, "--host", "no.such.host.invalid"], "no address of this machine"),
+        "no host": ([good, "--host", "no.such.host.invalid"], "not an address of this machine"),
         "no checkpoint": ([str(tmp_path), "--port", "0"], "no checkpoint"),
         "no decoder": ([encoder, "--port", "0"], "no decoder"),
         "grids": ([good, other, "--port", "0"], "4 x 4 and 4 x 2 patches"),

@@ -25,7 +25,7 @@ def test_first_come_first_served_and_none_is_lost() -> None:
         workers = Workers(Limits(workers=1))
 
         async def one(number: int) -> int:
-            with workers.place() as deadline:
+            with workers.slot() as deadline:
                 return await workers.run(lambda: started.append(number) or number, deadline)
 
         return list(await asyncio.gather(*map(one, range(60))))
@@ -36,12 +36,12 @@ def test_first_come_first_served_and_none_is_lost() -> None:
 
 def test_one_too_many_is_turned_away_until_a_place_is_free() -> None:
     workers = Workers(Limits(workers=1, waiting=1))
-    with workers.place():
-        with workers.place(), pytest.raises(Refusal, match="busy: 2 requests") as refused, workers.place():
+    with workers.slot():
+        with workers.slot(), pytest.raises(Refusal, match="busy: 2 requests") as refused, workers.slot():
             pass
         assert refused.value.status == 503
         assert int(refused.value.headers["Retry-After"]) >= 1
-        with workers.place():
+        with workers.slot():
             pass
 
 
@@ -63,7 +63,7 @@ def test_a_deadline_in_the_queue_drops_the_work_and_one_at_work_stops_it() -> No
         await asyncio.sleep(0.05)
         with pytest.raises(Refusal, match="waited in the queue") as waited:
             await workers.run(lambda: ran.append("dropped"), Deadline(0.1))
-        with pytest.raises(Refusal, match="not done within") as late:
+        with pytest.raises(Refusal, match="not finished within") as late:
             await running
         assert waited.value.status == late.value.status == 504
         await workers.run(lambda: ran.append("after"), Deadline(5))

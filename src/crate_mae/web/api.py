@@ -26,12 +26,13 @@ from crate_mae.web.parameters import (
 from crate_mae.web.problems import PROBLEMS
 from crate_mae.web.samples import Sample
 from crate_mae.web.schema import About, Completed, Layer, Layers, Problem, QuantityWords, RequestLimits, SampleName
-from crate_mae.web.uploads import receive
+from crate_mae.web.uploads import Intake
 from crate_mae.web.views import SHOWN, Served
 from crate_mae.web.workers import Workers
 
 T = TypeVar("T")
-NO_PICTURE = "there is no picture in the request; send one as its body, or name a sample"
+NO_PICTURE = "there is no picture in the request; send one as its body, or name a sample."
+TWO_PICTURES = "the request has a picture and names a sample; send only one of them."
 THUMBNAIL = 160
 """Pixels along the longer side of a sample's thumbnail."""
 PNG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/png": {}}, "description": "A PNG."}}
@@ -49,7 +50,7 @@ class Api:
 
     def __init__(self, served: Sequence[Served], samples: Mapping[str, Sample], limits: Limits):
         self.served, self.samples, self.limits = served, samples, limits
-        self.workers, self.decoders = Workers(limits), Decoders(limits)
+        self.intake, self.workers, self.decoders = Intake(limits), Workers(limits), Decoders(limits)
         self.thumbnails = {name: _thumbnail(sample.picture) for name, sample in samples.items()}
 
     def router(self) -> APIRouter:
@@ -137,15 +138,16 @@ class Api:
     ) -> T:
         """What ``view`` makes of the request's picture, once for each model; stopped when the client hangs up."""
         known = self._named(given.sample).picture if given.sample is not None else None
-        with self.workers.place() as deadline:
-            upload = await receive(request, self.limits, deadline)
-            if bool(upload) == (known is not None):
-                both = "send a picture or name a sample, but not both" if upload else NO_PICTURE
-                raise Refusal(422, f"{both}.")
-            targets = [(one.model.config.channels, *one.model.config.image_size) for one in models]
-            work = lambda: view(  # noqa: E731
-                *([known] * len(models) if known else self.decoders.pictures(upload, targets, given.fit))
-            )
+        upload = await self.intake.receive(request)
+        if bool(upload) == (known is not None):
+            raise Refusal(422, TWO_PICTURES if upload else NO_PICTURE)
+        targets = [(one.model.config.channels, *one.model.config.image_size) for one in models]
+
+        def work() -> T:
+            pictures = [known] * len(models) if known else self.decoders.pictures(upload, targets, given.fit)
+            return view(*pictures)
+
+        with self.workers.slot() as deadline:
             job = asyncio.ensure_future(self.workers.run(work, deadline))
             gone = asyncio.ensure_future(_hung_up(request))
             try:

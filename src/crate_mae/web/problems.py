@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from crate_mae.errors import UserError
 from crate_mae.web.limits import Refusal
 from crate_mae.web.schema import Problem
-from crate_mae.web.uploads import LastWords, TooLarge
+from crate_mae.web.uploads import LastWords
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": description}
@@ -34,10 +34,6 @@ def answer_problems(app: FastAPI) -> None:
 
     @app.exception_handler(Refusal)
     async def refused(_: Request, refusal: Refusal) -> JSONResponse:
-        return _problem(refusal.status, refusal.message, refusal.headers)
-
-    @app.exception_handler(TooLarge)
-    async def too_large(_: Request, refusal: TooLarge) -> JSONResponse:
         kind = LastWords if refusal.unread else JSONResponse
         return kind({"error": refusal.message}, refusal.status, refusal.headers)
 
