@@ -63,6 +63,13 @@ def test_fifty_at_once_are_all_answered_and_ctrl_c_ends_it(demo_server: tuple[su
         same = [answer for _, answer in answers[kind::3]]
         assert all(answer == same[0] for answer in same)
     assert CLIENT.get(f"{address}/").status_code == 200
+
+    def sheet(_: int) -> int:
+        start.wait()
+        return CLIENT.post(f"{address}/api/sheet", content=picture).status_code
+
+    with ThreadPoolExecutor(50) as people:
+        assert list(people.map(sheet, range(50))) == [200] * 50
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 0
     assert process.stdout is not None

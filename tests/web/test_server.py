@@ -57,18 +57,27 @@ def test_a_sample_stands_for_a_body(client: TestClient) -> None:
     assert answer == views.layers(CRATE, samples(CRATE.config)["digit-4"].picture).model_dump()
 
 
+SHEETS = {
+    "sample=digit-1": "digit-1-ratio-0.75-seed-0",
+    "sample=digit-2&ratio=0.3333333333&seed=12": "digit-2-ratio-0.333-seed-12",
+    f"sample=digit-1&mask={'10' * 8}": "digit-1-painted-8-of-16",
+}
+
+
 def test_the_sheet_is_a_picture_of_all_models_or_one(client: TestClient) -> None:
     both = client.post("/api/sheet?sample=digit-1")
     one = client.post("/api/sheet?sample=digit-1&model=1")
     assert both.content[:8] == one.content[:8] == b"\x89PNG\r\n\x1a\n"
     assert both.content != one.content
+    names = [client.post(f"/api/sheet?{words}").headers["content-disposition"] for words in SHEETS]
+    assert names == [f'attachment; filename="crate-mae-{name}.png"' for name in SHEETS.values()]
 
 
 WRONG = {
     "/api/complete?model=2": (422, "no model 2"),
     "/api/complete?model=-1": (422, "model: input should be greater"),
     "/api/complete?mask=0120": (422, "mask: "),
-    "/api/complete?mask=01": (422, "2 places"),
+    "/api/complete?mask=01": (422, "2 entries"),
     f"/api/complete?mask={'1' * 16}": (422, "nothing visible"),
     "/api/complete?ratio=nan": (422, "ratio: "),
     "/api/complete?seed=4294967296": (422, "seed: "),

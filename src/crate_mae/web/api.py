@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Path, Request, Response
 from PIL import Image
+from torch import Tensor
 
 from crate_mae import __version__
 from crate_mae.analysis.attention import CONVENTIONS
@@ -18,6 +19,7 @@ from crate_mae.web.limits import FORMATS, Limits, Refusal
 from crate_mae.web.parameters import (
     CompleteGiven,
     LayerGiven,
+    MaskParameters,
     NothingGiven,
     PictureGiven,
     PictureParameters,
@@ -120,8 +122,10 @@ class Api:
         """One picture of what the page shows."""
         shown = list(self.served) if given.model is None else [self._chosen(given.model)]
         masks = [views.choose_mask(one.model, given.mask, given.ratio, given.seed) for one in shown]
-        png = await self._answer(request, given, shown, lambda *pictures: views.sheet(shown, pictures, masks))
-        return Response(png, media_type="image/png")
+        drawn = (given.ratio, given.seed) if given.mask is None else (None, None)
+        png = await self._answer(request, given, shown, lambda *pictures: views.sheet(shown, pictures, masks, *drawn))
+        name = f"crate-mae-{given.sample or 'photo'}-{_mask_in_words(masks[0], given)}.png"
+        return Response(png, media_type="image/png", headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
     def _chosen(self, index: int) -> Served:
         if index >= len(self.served):
@@ -158,6 +162,13 @@ class Api:
             finally:
                 job.cancel()
                 gone.cancel()
+
+
+def _mask_in_words(mask: Tensor, given: MaskParameters) -> str:
+    """For a file name."""
+    if given.mask is not None:
+        return f"painted-{int(mask.sum())}-of-{mask.numel()}"
+    return f"ratio-{given.ratio:.3g}-seed-{given.seed}"
 
 
 async def _hung_up(request: Request) -> None:
