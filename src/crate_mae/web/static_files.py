@@ -5,7 +5,7 @@ from importlib.resources import files
 
 from fastapi import FastAPI, Request, Response
 
-SCRIPTS = ("page", "mask", "drawing", "requests", "theme", "reference")
+SCRIPTS = "page state pictures mask history completion inside messages drawing requests words theme reference".split()
 FILES = {  # what a browser can ask for, and no more
     "/": ("index.html", "text/html; charset=utf-8"),
     "/api": ("reference.html", "text/html; charset=utf-8"),
