@@ -1,87 +1,19 @@
-"""Pictures to tensors and back, by Pillow: gray, alpha, palette, CMYK and 16-bit ones too."""
+"""Pictures to tensors and back; ``image_files`` reads them."""
 
-import struct
-from collections.abc import Callable
 from functools import partial
-from io import BytesIO
-from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image
 from torch import Tensor
 
 from crate_mae.errors import UserError
+from crate_mae.image_files import MODES, resized
+from crate_mae.image_files import ORIENTATION as ORIENTATION
+from crate_mae.image_files import in_mode as in_mode
+from crate_mae.image_files import read as read
 from crate_mae.tokens import Size
-
-MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-ORIENTATION = 0x0112  # the EXIF field; 1 is upright, from 5 on the picture lies on its side
-
-
-def read(
-    source: Image.Image | str | Path | BytesIO,
-    name: str | None = None,
-    before: Callable[[Image.Image], None] | None = None,
-) -> Image.Image:
-    """A picture, decoded and upright; the first frame of an animated one.
-
-    ``name`` stands in the error for what can't be read; ``before`` gets the opened file before its pixels are decoded.
-    """
-    name = name or (str(source) if isinstance(source, str | Path) else "the image")
-    try:
-        if isinstance(source, Image.Image):
-            image = _upright(source)
-        else:
-            with Image.open(source) as opened:
-                if before:
-                    before(opened)
-                image = _upright(opened)
-    except FileNotFoundError:
-        raise UserError(f"there is no image {name}.") from None
-    except UnidentifiedImageError:  # its own words are of an object in memory
-        raise UserError(f"{name} can't be read as an image (it is of no known kind).") from None
-    except Exception as error:  # a damaged or hostile file can raise anything in a decoder
-        raise UserError(f"{name} can't be read as an image ({error}).") from None
-    if 0 in image.size:
-        raise UserError(f"{name} has no pixels.")
-    return image
-
-
-def _upright(image: Image.Image) -> Image.Image:
-    image.load()
-    try:
-        if image.format == "JPEG" and image.getexif().get(ORIENTATION, 1) == 1:
-            return image  # where most pictures end: the other way copies
-        return ImageOps.exif_transpose(image)
-    except (OSError, SyntaxError, ValueError, struct.error):  # a damaged EXIF block in a sound picture
-        return image.copy()
-
-
-def in_mode(image: Image.Image, mode: str) -> Image.Image:
-    """The picture in mode L, RGB or RGBA, on white where it was transparent and L and RGB are not."""
-    if image.mode == mode and ("A" in mode or "transparency" not in image.info):
-        return image
-    if image.mode.startswith(("I", "F")):
-        image = _eight_bits(image)
-    try:
-        if "A" in mode:
-            return image.convert("RGBA")
-        if image.has_transparency_data:
-            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
-        return (image if image.mode == mode else image.convert("RGB")).convert(mode)
-    except ValueError as error:
-        raise UserError(f"a picture of mode {image.mode} can't be shown in {mode} ({error}).") from None
-
-
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """A 16-bit, 32-bit or float gray picture as 8 bits: the full scale is 1, 255 or 65535, the least that holds it."""
-    values = np.nan_to_num(np.asarray(image, dtype=np.float64), posinf=0.0, neginf=0.0)
-    top = values.max(initial=0.0)
-    full = 65535.0 if image.mode.startswith("I;16") or top > 255.5 else 255.0
-    if image.mode == "F" and top <= 1.5:  # a little above 1 is rounding, not another scale
-        full = 1.0
-    return Image.fromarray((values * (255.0 / full)).round().clip(0, 255).astype(np.uint8))
 
 
 def planes(image: Image.Image, channels: int, size: Size) -> UInt8[Tensor, "c H W"]:
@@ -90,10 +22,7 @@ def planes(image: Image.Image, channels: int, size: Size) -> UInt8[Tensor, "c H 
         raise UserError(
             f"a picture can't fill {channels} channels; make the tensor yourself, normalised, (B, C, H, W)."
         )
-    image = in_mode(image, MODES[channels])
-    height, width = size
-    if image.size != (width, height):
-        image = image.resize((width, height), Image.Resampling.BICUBIC)
+    image, (height, width) = resized(image, channels, size), size
     pixels = bytearray().join(image.tobytes("raw", band) for band in image.getbands())  # Pillow takes it apart quickest
     return torch.frombuffer(pixels, dtype=torch.uint8).view(channels, height, width)
 

@@ -16,6 +16,7 @@ from PIL import Image
 from starlette.types import ASGIApp
 
 from crate_mae import MaskedAutoencoder
+from crate_mae.web.command import configured
 from crate_mae.web.guard import Hosts
 from crate_mae.web.limits import Limits
 from crate_mae.web.samples import samples
@@ -46,11 +47,10 @@ def app_of(*served: Served, limits: Limits = DEFAULT) -> ASGIApp:
 
 
 @contextlib.contextmanager
-def serving(app: ASGIApp) -> Iterator[str]:
+def serving(app: ASGIApp, limits: Limits = DEFAULT) -> Iterator[str]:
     """The address of a real server of the app, in a thread."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_level="critical")
-        server = uvicorn.Server(config)
+        server = uvicorn.Server(configured(app, limits))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

@@ -63,6 +63,13 @@ def test_fifty_at_once_are_all_answered_and_ctrl_c_ends_it(demo_server: tuple[su
         same = [answer for _, answer in answers[kind::3]]
         assert all(answer == same[0] for answer in same)
     assert CLIENT.get(f"{address}/").status_code == 200
+
+    def sheet(_: int) -> int:
+        start.wait()
+        return CLIENT.post(f"{address}/api/sheet", content=picture).status_code
+
+    with ThreadPoolExecutor(50) as people:
+        assert list(people.map(sheet, range(50))) == [200] * 50
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 0
     assert process.stdout is not None
@@ -90,7 +97,7 @@ def errors(tmp_path: Path, taken: int) -> dict[str, tuple[list[str], str]]:
             f"can't listen on 127.0.0.1 port {taken} (Address already in use)",
         ),
         "no port": ([good, "--port", "70000"], "--port is 70000"),
-        "no host": ([good, "--host", "no.such.host.invalid"], "no address of this machine"),
+        "no host": ([good, "--host", "no.such.host.invalid"], "not an address of this machine"),
         "no checkpoint": ([str(tmp_path), "--port", "0"], "no checkpoint"),
         "no decoder": ([encoder, "--port", "0"], "no decoder"),
         "grids": ([good, other, "--port", "0"], "4 x 4 and 4 x 2 patches"),

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from crate_mae import cli
-from crate_mae.web.limits import MILLION, Limits
-from crate_mae.web.uploads import FORMATS
+from crate_mae.web.limits import FORMATS, MILLION, Limits
 from tests.web.conftest import app_of, photo, serving
 
 TEXT = (Path(__file__).parents[2] / "docs" / "web-page.md").read_text()

@@ -10,7 +10,7 @@ import crate_mae
 from crate_mae.web import views
 from crate_mae.web.guard import Hosts
 from crate_mae.web.samples import samples
-from crate_mae.web.server import FILES
+from crate_mae.web.static_files import FILES
 from tests.web.conftest import CRATE, VIT, app_of, photo, png
 
 PICTURE = png(photo())
@@ -57,21 +57,37 @@ def test_a_sample_stands_for_a_body(client: TestClient) -> None:
     assert answer == views.layers(CRATE, samples(CRATE.config)["digit-4"].picture).model_dump()
 
 
+SHEETS = {
+    "sample=digit-1": "digit-1-ratio-0.75-seed-0",
+    "sample=digit-2&ratio=0.3333333333&seed=12": "digit-2-ratio-0.333-seed-12",
+    f"sample=digit-1&mask={'10' * 8}": "digit-1-painted-8-of-16",
+}
+
+
 def test_the_sheet_is_a_picture_of_all_models_or_one(client: TestClient) -> None:
     both = client.post("/api/sheet?sample=digit-1")
     one = client.post("/api/sheet?sample=digit-1&model=1")
     assert both.content[:8] == one.content[:8] == b"\x89PNG\r\n\x1a\n"
     assert both.content != one.content
+    names = [client.post(f"/api/sheet?{words}").headers["content-disposition"] for words in SHEETS]
+    assert names == [f'attachment; filename="crate-mae-{name}.png"' for name in SHEETS.values()]
 
 
 WRONG = {
     "/api/complete?model=2": (422, "no model 2"),
     "/api/complete?model=-1": (422, "model: input should be greater"),
     "/api/complete?mask=0120": (422, "mask: "),
-    "/api/complete?mask=01": (422, "2 places"),
+    "/api/complete?mask=01": (422, "2 entries"),
     f"/api/complete?mask={'1' * 16}": (422, "nothing visible"),
     "/api/complete?ratio=nan": (422, "ratio: "),
     "/api/complete?seed=4294967296": (422, "seed: "),
+    "/api/complete?rato=0.5": (
+        422,
+        "there is no parameter rato; this address takes mask, ratio, seed, model, sample, fit",
+    ),
+    f"/api/complete?mask={'10' * 8}&seed=1": (422, "give mask, or ratio and seed, but not both"),
+    "/api/layers?fit=shrink": (422, "fit: input should be 'stretch' or 'crop'"),
+    "/api/layers?layer=1": (422, "there is no parameter layer"),
     "/api/layer": (422, "layer: field required"),
     "/api/layer?layer=3": (422, "layers 1 to 2"),
     "/api/layer?layer=1&convention=mine": (422, "convention: "),
@@ -90,6 +106,12 @@ def test_a_wrong_request_gets_one_sentence(client: TestClient, address: str) -> 
     assert words in response.json()["error"]
 
 
+def test_an_address_without_parameters_takes_none(client: TestClient) -> None:
+    for address in ("/api/about?a=b", "/api/samples/digit-1?size=9"):
+        assert client.get(address).status_code == 422
+        assert "this address takes none" in client.get(address).json()["error"]
+
+
 def test_a_mistake_of_the_server_is_told_and_survived(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a secret")
@@ -98,7 +120,7 @@ def test_a_mistake_of_the_server_is_told_and_survived(client: TestClient, monkey
         patch.setattr(views, "layers", broken)
         response = client.post("/api/layers?sample=digit-1")
     assert response.status_code == 500
-    assert "it goes on" in response.json()["error"]
+    assert "it keeps running" in response.json()["error"]
     assert "secret" not in response.text
     assert "default-src 'none'" in response.headers["content-security-policy"]
     assert client.post("/api/layers?sample=digit-1").status_code == 200

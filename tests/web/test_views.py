@@ -12,6 +12,7 @@ from crate_mae import MaskedAutoencoder, UserError, random_mask
 from crate_mae.analysis.attention import attention_maps
 from crate_mae.analysis.components import components
 from crate_mae.theory import rates
+from crate_mae.tokens import normalise_patches
 from crate_mae.web import views
 from crate_mae.web.samples import samples
 from crate_mae.web.views import choose_mask
@@ -53,7 +54,7 @@ def test_nothing_masked_has_no_error_and_all_masked_is_one() -> None:
     assert answer.masked_patches == 0
     with pytest.raises(UserError, match="nothing visible"):
         views.complete(CRATE, photo(), choose_mask(CRATE, "1" * 16))
-    with pytest.raises(UserError, match="15 places"):
+    with pytest.raises(UserError, match="15 entries"):
         choose_mask(CRATE, "1" * 15)
 
 
@@ -117,14 +118,66 @@ def test_a_picture_as_the_model_takes_it_gives_the_same_numbers(model: MaskedAut
     assert views.layers(model, taken) == views.layers(model, photo())
 
 
-def test_the_picture_to_keep_shows_every_model() -> None:
-    masks = [choose_mask(CRATE, "01" * 8)] * 2
-    both = Image.open(BytesIO(views.sheet(SERVED, photo(), masks)))
-    one = Image.open(BytesIO(views.sheet(SERVED[:1], photo(), masks[:1])))
+def test_the_picture_to_keep_shows_every_model_and_knows_its_mask() -> None:
+    masks = [choose_mask(CRATE, None, 0.5, 7)] * 2
+    both = Image.open(BytesIO(views.sheet(SERVED, [photo()] * 2, masks, 0.5, 7)))
+    one = Image.open(BytesIO(views.sheet(SERVED[:1], [photo()], masks[:1])))
     assert both.format == one.format == "PNG"
     assert both.width / one.width == pytest.approx(4 / 3, abs=0.1)
     assert one.height > 400
-    views.sheet([views.Served("a folder with $\\frac$ in its name", CRATE)], photo(), [choose_mask(CRATE, "0" * 16)])
+    assert (both.text["mask ratio"], both.text["seed"]) == ("0.5", "7")
+    assert both.text["mask"] == one.text["mask"] == views.as_text(masks[0])
+    assert "seed" not in one.text
+    answer = views.complete(CRATE, photo(), masks[0])
+    assert f"CRATE-MAE white-box: error {answer.error:.4f}" in both.text["Description"]
+
+
+def test_the_picture_to_keep_has_the_models_pixels_and_stripes_where_masked() -> None:
+    mask = choose_mask(CRATE, "01" * 8)
+    found = np.asarray(Image.open(BytesIO(views.sheet(SERVED[:1], [photo()], [mask]))))
+    taken = np.asarray(CRATE.to_image(CRATE.preprocess(photo())))
+    top = found.shape[0] - 440 - 4 - 24 - 24  # below each image a line of words
+    left = {name: 24 + number * 464 for number, name in enumerate(["masked", "completed", "original"])}
+    for row in range(8):
+        for column in range(8):
+            y, x = top + 55 * row + 27, 55 * column + 27
+            assert (found[y, left["original"] + x] == taken[row, column]).all()
+            if column % 4 < 2:  # visible
+                assert (found[y, left["masked"] + x] == taken[row, column]).all()
+    hidden = found[top : top + 110, left["masked"] + 110 : left["masked"] + 220]
+    assert len(np.unique(hidden.reshape(-1, 3), axis=0)) == 2
+
+
+def test_any_name_can_be_written() -> None:
+    for name in ("a folder with $\\frac$ in its name", "文件夹" * 40, "x" * 500, ""):
+        views.sheet([views.Served(name, CRATE)], [photo()], [choose_mask(CRATE, "0" * 16)])
+
+
+@BOTH
+@torch.no_grad()
+def test_the_errors_patch_by_patch_and_what_the_mean_patch_would_give(model: MaskedAutoencoder) -> None:
+    mask = choose_mask(model, "0110" * 4)
+    answer = views.complete(model, photo(), mask)
+    patches = model.patches(model.preprocess(photo())[None])[0].double()
+    filled = torch.stack([patches[index] for index in range(16) if not mask[0, index]]).mean(0)
+    reference = [((patches[index] - filled) ** 2).mean().item() for index in range(16) if mask[0, index]]
+    assert answer.mean_patch_error == pytest.approx(sum(reference) / 8, rel=1e-5)
+    each = [error for row in answer.errors for error in row]
+    assert [error is not None for error in each] == mask[0].tolist()
+    assert sum(error for error in each if error is not None) / 8 == pytest.approx(answer.error, rel=1e-5)
+    nothing = views.complete(model, photo(), choose_mask(model, "0" * 16))
+    assert nothing.mean_patch_error is None
+    assert nothing.errors == [[None] * 4] * 4
+
+
+@torch.no_grad()
+def test_the_mean_patch_of_a_model_with_normalised_targets_is_of_these() -> None:
+    model = small_model("crate_mae_tiny", norm_pix_loss=True)
+    mask = random_mask(1, model.num_patches, 0.5, generator=torch.Generator().manual_seed(0))
+    answer = views.complete(model, photo(), mask)
+    targets = normalise_patches(model.patches(model.preprocess(photo())[None]))[0].double()
+    filled = targets[~mask[0]].mean(0)
+    assert answer.mean_patch_error == pytest.approx((targets[mask[0]] - filled).square().mean().item(), rel=1e-5)
 
 
 def test_samples_fit_the_model() -> None:

@@ -32,12 +32,16 @@ class Panels:
 @torch.no_grad()
 def completion_panels(model: MaskedAutoencoder, images: Tensor, mask: Tensor) -> Panels:
     """Mask normalised images, complete them, and convert all to pixel values for display."""
-    completion = model(images, mask)
+    return panels_of(model, images, model(images, mask))
+
+
+def panels_of(model: MaskedAutoencoder, images: Tensor, completion: Completion) -> Panels:
+    """``completion_panels`` of a completion at hand."""
     config = model.config
     hidden = completion.mask.masked[..., None].expand_as(completion.patches).float()
-    hidden = unpatchify(hidden, config.patch_size, config.grid).amax(1)[..., None].cpu().numpy()
+    places = unpatchify(hidden, config.patch_size, config.grid).amax(1)[..., None].cpu().numpy()
     original, completed = (pictures(model, batch) for batch in (images, completion.completed))
-    masked = [np.where(where > 0, MASKED_COLOUR, _rgb(image)) for where, image in zip(hidden, original, strict=True)]
+    masked = [np.where(where > 0, MASKED_COLOUR, _rgb(image)) for where, image in zip(places, original, strict=True)]
     return Panels(masked, completed, original, image_errors(completion).tolist(), completion.caption)
 
 

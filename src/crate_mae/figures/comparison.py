@@ -77,22 +77,3 @@ def completions_of(
             if name in errors:
                 ax.set_xlabel(f"error {errors[name][column]:.3f}", fontsize=8)
     return figure
-
-
-def completions_in_a_row(
-    masked: np.ndarray,
-    completed: Mapping[str, tuple[np.ndarray, str]],
-    original: np.ndarray,
-    title: str,
-) -> Figure:
-    """One image in a row: masked, completed by each model with a note below, and the original."""
-    panels = {"masked": (masked, ""), **completed, "original": (original, "")}
-    height, width = original.shape[:2]
-    cell = 3.2
-    figure = Figure(figsize=(cell * len(panels) + 0.4, cell * height / width + 1.2), layout="constrained")
-    for ax, (name, (image, note)) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
-        show(ax, image)
-        ax.set_title("\n".join(wrap(name, 30)), fontsize=11, parse_math=False)
-        ax.set_xlabel(note, fontsize=9)
-    figure.suptitle("\n".join(wrap(title, 34 * len(panels))), fontsize=10)
-    return figure

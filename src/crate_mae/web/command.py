@@ -2,24 +2,33 @@
 
 import ipaddress
 import os
+import resource
 import socket
+import sys
 import threading
 import webbrowser
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 import uvicorn
 from rich.console import Console
+from starlette.types import ASGIApp
 
 from crate_mae import image_io
 from crate_mae.errors import UserError
 from crate_mae.models.zoo import load_autoencoder
+from crate_mae.web.connections import connections_within
+from crate_mae.web.faults import log_faults
 from crate_mae.web.guard import Hosts
 from crate_mae.web.limits import Limits
 from crate_mae.web.samples import samples
 from crate_mae.web.server import create_app
 from crate_mae.web.views import FAMILIES, Served
+
+RESERVED = 48
+"""Descriptors for everything that is not a connection."""
 
 
 def run(
@@ -41,42 +50,57 @@ def run(
             console.print(f"{one.name}: {family}, {one.model.num_parameters:,} parameters, {device}.", highlight=False)
         if not is_loopback(listener):
             elsewhere = f"http://{socket.gethostname()}:{listener.getsockname()[1]}"
-            words = f"Whoever can reach this machine can use the page, at {elsewhere} or by its address in numbers."
+            words = f"Whoever can reach this machine can use the page, at {elsewhere} or at its numeric address."
             console.print(words, highlight=False, soft_wrap=True)
         console.print(
             f"Serving on {address} (Ctrl+C stops; {address}/api has the API)", highlight=False, soft_wrap=True
         )
         if show:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-        config = uvicorn.Config(
-            app,
-            http="h11",
-            ws="none",
-            lifespan="off",
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=3,
-        )
+        log_faults()
         try:
-            uvicorn.Server(config).run(sockets=[listener])
+            uvicorn.Server(configured(app, limits)).run(sockets=[listener])
         except KeyboardInterrupt:
             console.print("Stopped.", highlight=False)
 
 
+def configured(app: ASGIApp, limits: Limits) -> uvicorn.Config:
+    """uvicorn with our connections, time-outs and log."""
+    return uvicorn.Config(
+        app,
+        http=connections_within(replace(limits, connections=min(limits.connections, descriptors() - RESERVED))),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        backlog=128,
+        timeout_graceful_shutdown=3,
+    )
+
+
+def descriptors() -> int:
+    """How many files and connections this process may have open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+
+
 def load_served(checkpoints: Sequence[Path], device: torch.device) -> list[Served]:
-    """The models, checked: pictures fit them, and one mask fits all of them."""
+    """The models, checked: they take pictures, and one mask fits all of them."""
     served = [Served(name_of(path), load_autoencoder(path).to(device).eval()) for path in checkpoints]
     for one in served:
         if one.model.config.channels not in image_io.MODES:
             raise UserError(
                 f"{one.name} takes images of {one.model.config.channels} channels, which no picture has; "
-                "serve a model of 1, 3 or 4."
+                "serve a model with 1, 3 or 4 channels."
             )
     grids = [one.model.config.grid for one in served]
     if len(set(grids)) > 1:
         words = " and ".join(f"{h} x {w}" for h, w in grids)
-        raise UserError(f"the two models cut a picture into {words} patches, so no mask fits both; serve them apart.")
+        raise UserError(
+            f"the two models cut a picture into {words} patches, so no mask fits both; serve one at a time."
+        )
     if len({one.name for one in served}) < len(served):
         served = [Served(f"{one.name} ({number})", one.model) for number, one in enumerate(served, 1)]
     return served
@@ -89,36 +113,38 @@ def name_of(checkpoint: Path) -> str:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens."""
+    """A listening socket."""
     if not 0 <= port < 2**16:
-        raise UserError(f"--port is {port}; choose one from 1 to 65535, or 0 for any that is free.")
+        raise UserError(f"--port is {port}; choose a number from 1 to 65535, or 0 for any free port.")
     try:
         family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, UnicodeError):
-        raise UserError(f"--host {host} is no address of this machine; use 127.0.0.1, or 0.0.0.0 for all.") from None
+        raise UserError(
+            f"--host {host} is not an address of this machine; use 127.0.0.1, or 0.0.0.0 for all."
+        ) from None
     try:
         return socket.create_server(place[:2], family=family, backlog=1024)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise UserError(
-            f"can't listen on {host} port {port} ({reason}); choose another --port, or 0 for any."
+            f"can't listen on {host} port {port} ({reason}); choose another --port, or 0 for any free one."
         ) from None
 
 
 def is_loopback(listener: socket.socket) -> bool:
-    """Whether only this machine can reach it."""
+    """Whether only this machine can reach the server."""
     return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
 
 
 def hosts_of(listener: socket.socket, host: str) -> Hosts:
-    """The names under which the server may be asked for: those given or its own, none that another can point here."""
+    """The host names under which the server answers: the given one and its own."""
     if is_loopback(listener):
         return Hosts(frozenset({"localhost", host.lower()}))
     return Hosts(frozenset({"localhost", host.lower(), socket.gethostname().lower()}), loopback=False)
 
 
 def address_of(listener: socket.socket, host: str) -> str:
-    """Where a browser on this machine finds the page."""
+    """The address of the page for a browser on this machine."""
     port = listener.getsockname()[1]
     unspecified = ipaddress.ip_address(listener.getsockname()[0]).is_unspecified
     name = "localhost" if unspecified else f"[{host}]" if ":" in host else host

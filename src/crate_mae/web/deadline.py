@@ -1,4 +1,4 @@
-"""The moment after which nobody waits for an answer, and how work that is under way notices it."""
+"""When a request is given up, and how work that is under way notices it."""
 
 import threading
 import time
@@ -13,10 +13,10 @@ class Overdue(Exception):
 
 
 class Deadline:
-    """So many seconds from now.
+    """A number of seconds from now.
 
-    A thread can't be stopped from outside. So a worker carries the deadline of what it works on, and asks it wherever
-    the work can be left: before every module of a model (``watch``) and at every read of a picture being decoded.
+    A thread can't be stopped from outside. So each worker thread knows the deadline of its work, and checks it where
+    the work can be left: before every module of a model (``watch``), and while it waits for a picture to be decoded.
     """
 
     _here = threading.local()
@@ -26,16 +26,16 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds; none or less when it has passed."""
+        """Seconds; 0 or less when it has passed."""
         return self._moment - time.monotonic()
 
     def cut(self) -> None:
-        """Nobody waits any more: the one who asked has gone."""
+        """Let it pass now: the client has hung up."""
         self._moment = 0.0
 
     @contextmanager
     def of_this_thread(self) -> Iterator[None]:
-        """What this thread does is for an answer that has this deadline."""
+        """Make this the deadline of what the thread does."""
         self._here.deadline = self
         try:
             self.check()
@@ -45,13 +45,13 @@ class Deadline:
 
     @classmethod
     def check(cls, *_: object) -> None:
-        """Leave the work of this thread if its deadline has passed."""
+        """Stop the work of this thread if its deadline has passed."""
         deadline = getattr(cls._here, "deadline", None)
         if deadline is not None and deadline.left <= 0:
             raise Overdue
 
 
 def watch(model: nn.Module) -> None:
-    """Let every module of a model ask for the deadline before it runs."""
+    """Let every module of a model check the deadline before it runs."""
     for module in model.modules():
         module.register_forward_pre_hook(Deadline.check)

@@ -1,4 +1,4 @@
-"""What every request is checked for, and what every answer carries."""
+"""Checks of every request, and headers of every answer."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -21,15 +21,15 @@ POLICY = {
 
 @dataclass(frozen=True)
 class Hosts:
-    """The names under which the server may be asked for.
+    """The host names under which the server answers.
 
-    A page elsewhere can have its own name resolve to this machine (DNS rebinding) and then read what it likes; but the
-    browser still sends that name as ``Host``. An address in numbers can't be rebound.
+    A foreign page can make its own host name resolve to this machine (DNS rebinding) and then read every answer; but
+    the browser still sends that name as ``Host``. A numeric address can't be rebound.
     """
 
     names: frozenset[str] = frozenset({"localhost"})
     loopback: bool = True
-    """Whether only loopback addresses are right."""
+    """Whether only loopback addresses are allowed."""
 
     def allow(self, host: str) -> bool:
         """Whether a ``Host`` header, with or without a port, is one of the server's own."""
@@ -47,7 +47,7 @@ class Hosts:
 
 
 class Guard:
-    """Turns away requests under a foreign name or from a foreign page; writes the policy on every answer."""
+    """Refuses requests under a foreign host name or from a foreign page; adds the policy to every answer."""
 
     def __init__(self, app: ASGIApp, hosts: Hosts):
         self.app, self.hosts = app, hosts
@@ -67,8 +67,10 @@ class Guard:
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin")
+        if headers.get("upgrade", "").lower() == "websocket":
+            return JSONResponse({"error": "this server has no WebSockets; /api lists what there is."}, 400)
         if not self.hosts.allow(host):
-            message = "this server does not go by that name; use the address that crate-mae serve has printed."
+            message = "this server does not have that name; use the address that crate-mae serve printed."
             return JSONResponse({"error": message}, 421)
         if origin is not None and scope["method"] not in ("GET", "HEAD") and origin.partition("://")[2] != host:
             return JSONResponse({"error": "only the server's own page may send requests from a browser."}, 403)

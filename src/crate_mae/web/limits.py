@@ -5,6 +5,11 @@ from dataclasses import dataclass
 from crate_mae.errors import UserError
 
 MILLION = 10**6
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
+"""Image formats that are decoded: pixels alone. Others, SVG and PDF among them, are not even tried."""
+
+RETRY_AFTER = {"Retry-After": "2"}
+"""Seconds after which a client that was turned away may come again."""
 
 
 @dataclass(frozen=True)
@@ -12,21 +17,45 @@ class Limits:
     """The bounds of one request and of all that wait."""
 
     upload: float = 10 * MILLION
-    """Bytes of a picture as it is sent."""
+    """Bytes of an image file as it is sent."""
     pixels: float = 32 * MILLION
     """Pixels of a picture, by its header, before any of them is decoded."""
     seconds: float = 20.0
-    """From a request's arrival to its answer, waiting included."""
+    """From a request's arrival to its answer, waiting included; and for an upload to arrive."""
     waiting: int = 64
     """Requests that may wait while others are worked on; further ones are told to come back."""
     workers: int = 2
-    """Requests worked on at once; the processor's cores are shared out among them."""
+    """Requests worked on at once; the processor's cores are shared among them."""
+    side: int = 16_384
+    """Pixels along each side of a picture."""
+    aspect: float = 50.0
+    """The longer side of a picture over the shorter."""
+    decoding: float = 8.0
+    """Seconds of processor time to decode and resize a picture."""
+
+    idle: float = 5.0
+    """Seconds without a byte after which an upload is given up."""
+    header: float = 10.0
+    """Seconds for the header of a request to arrive; and for an answer to be taken."""
+    connections: int = 256
+    """Open connections; beyond it the oldest that has sent no complete request is closed."""
+
+    @property
+    def unfinished(self) -> float:
+        """Bytes of all uploads that are arriving."""
+        return 16 * self.upload
+
+    @property
+    def memory(self) -> int:
+        """Bytes of a decoding process: an interpreter, the upload, and the picture in its widest form. That is 16-bit
+        gray, which takes three float64 copies on its way to 8 bits."""
+        return int(256 * MILLION + 2 * self.upload + 36 * self.pixels)
 
     def __post_init__(self) -> None:
         bounds = {"--max-upload-mb": self.upload, "--max-megapixels": self.pixels, "--max-seconds": self.seconds}
         for flag, bound in bounds.items():
             if not 0 < bound < float("inf"):
-                raise UserError(f"{flag} bounds nothing so; choose a number above 0.")
+                raise UserError(f"{flag} is {bound:g}; choose a finite number above 0.")
         if self.waiting < 0:
             raise UserError(f"--max-waiting is {self.waiting}; choose a whole number from 0 up.")
         if self.workers < 1:
@@ -36,6 +65,8 @@ class Limits:
 class Refusal(Exception):
     """A request that gets a sentence in place of an answer."""
 
-    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None):
+    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None, unread: bool = False):
         super().__init__(message)
         self.status, self.message, self.headers = status, message, headers or {}
+        self.unread = unread
+        """Whether more of the request is on its way."""

@@ -1,4 +1,4 @@
-"""What the API answers, with a word about every field."""
+"""The API's answers, with a description of every field."""
 
 from typing import Literal
 
@@ -15,9 +15,9 @@ class Problem(BaseModel):
 
 
 class SampleName(BaseModel):
-    """A picture that the server brings."""
+    """A picture that comes with the server."""
 
-    name: str = Field(description="What `sample` takes.")
+    name: str = Field(description="The value of `sample`.")
     title: str = Field(description="For people.")
 
 
@@ -25,23 +25,23 @@ class ServedModel(BaseModel):
     """A model that the server has loaded."""
 
     name: str = Field(description="The checkpoint's folder.")
-    family: Literal["CRATE-MAE", "ViT-MAE"] = Field(description="White-box layers, or ordinary ones.")
-    parameters: int = Field(description="Trainable ones.")
+    family: Literal["CRATE-MAE", "ViT-MAE"] = Field(description="White-box layers, or ordinary transformer layers.")
+    parameters: int = Field(description="Number of trainable parameters.")
     layers: int = Field(description="L, of the encoder.")
     heads: int = Field(description="K, of each encoder layer.")
     image_size: tuple[int, int] = Field(description="Height and width to which a picture is resized.")
     channels: int = Field(description="1 for gray, 3 for colour, 4 with transparency.")
     grid: tuple[int, int] = Field(description="Rows and columns of patches.")
-    encoder_sees: Literal["all", "visible"] = Field(description="What the encoder gets of a masked picture.")
+    encoder_sees: Literal["all", "visible"] = Field(description="Which patches of a masked picture the encoder gets.")
 
 
 class RequestLimits(BaseModel):
-    """The bounds of a request."""
+    """Limits of a request."""
 
     upload: float = Field(description="Bytes of a picture.")
     pixels: float = Field(description="Pixels of a picture.")
     seconds: float = Field(description="From arrival to answer, waiting included.")
-    formats: list[str] = Field(description="Kinds of picture that are read.")
+    formats: list[str] = Field(description="Image formats that are read.")
 
 
 class QuantityWords(BaseModel):
@@ -58,44 +58,50 @@ class About(BaseModel):
     version: str = Field(description="Of crate-mae.")
     models: list[ServedModel] = Field(description="One or two; `model` is an index into this list.")
     samples: list[SampleName] = Field(description="Pictures to start with.")
-    limits: RequestLimits = Field(description="What a request may ask for.")
+    limits: RequestLimits = Field(description="Limits of a request.")
     quantities: dict[str, QuantityWords] = Field(description="What `layers` measures, by name.")
     conventions: dict[str, str] = Field(description="The two formulas of an attention map, in words.")
 
 
 class Completed(BaseModel):
-    """A picture whose masked patches were filled in."""
+    """A picture with its masked patches filled in."""
 
     mask: str = Field(description="A 1 for each masked patch and a 0 for each visible one, row by row.")
-    masked_patches: int = Field(description="How many of them are masked.")
-    patches: int = Field(description="N, all of them.")
+    masked_patches: int = Field(description="Number of masked patches.")
+    patches: int = Field(description="N, the number of patches.")
     error: float | None = Field(
         description="Mean squared error over the masked patches, in normalised units; null where none is masked."
     )
-    caption: str = Field(description="How the picture was made, where that needs a word.")
-    completed: str = Field(description="The completion as a PNG in a data URL.")
-    masked: str = Field(description="The picture with its masked patches in one colour, likewise.")
+    mean_patch_error: float | None = Field(
+        description="For comparison: the error of filling each masked patch with the mean of the visible ones."
+    )
+    errors: list[list[float | None]] = Field(
+        description="The error of each masked patch, in the rows of the grid; null for visible ones."
+    )
+    caption: str = Field(description="How the completion is shown, where that needs a word.")
+    completed: str = Field(description="The completion, a PNG as a data URL.")
+    masked: str = Field(description="The picture with its masked patches in one colour, a PNG as a data URL.")
 
 
 class Layers(BaseModel):
-    """The numbers of this picture at every encoder layer, with nothing masked."""
+    """Quantities of this picture at every encoder layer, with nothing masked."""
 
     curves: dict[str, list[float]] = Field(description="By the quantity's name; one number for each layer from 1 to L.")
-    left_out: dict[str, str] = Field(description="Quantities that make no sense for this model, and why.")
-    epsilon: float = Field(description="The precision of the code in every rate.")
+    left_out: dict[str, str] = Field(description="Quantities that are not defined for this model, and why.")
+    epsilon: float = Field(description="The precision epsilon of every coding rate.")
 
 
 class TokenComponents(BaseModel):
     """Principal components of this picture's tokens at a layer."""
 
-    first: Rows = Field(description="The first component of all patches; those below a cut are background.")
-    kept: list[list[bool]] = Field(description="Where a patch is no background.")
+    first: Rows = Field(description="The first component of all patches; those below a threshold are background.")
+    kept: list[list[bool]] = Field(description="Where a patch is not background.")
     colours: list[list[tuple[float, float, float] | None]] = Field(
         description="The first three components of the patches kept as red, green and blue from 0 to 1; null elsewhere."
     )
-    energy: list[float] = Field(description="The share of the kept patches' squared norm that each of the three holds.")
-    threshold: float = Field(description="The cut, in root mean squares of the first component.")
-    border_kept: float = Field(description="The share of the patches on the picture's border that were kept.")
+    energy: list[float] = Field(description="The fraction of the kept patches' squared norm in each of the three.")
+    threshold: float = Field(description="In root mean squares of the first component.")
+    border_kept: float = Field(description="The fraction of the patches on the picture's border that were kept.")
 
 
 class Layer(BaseModel):

@@ -1,4 +1,4 @@
-"""What the page and the API show of a model and a picture: plain functions, each quantity by its one definition."""
+"""What the page and the API show of a model and a picture: plain functions, with the library's own definitions."""
 
 import base64
 from collections.abc import Sequence
@@ -12,16 +12,17 @@ from jaxtyping import Bool, Float
 from PIL import Image
 from torch import Tensor
 
+from crate_mae import __version__
 from crate_mae.analysis.attention import Convention, attention_maps
-from crate_mae.analysis.completed_images import completion_panels
+from crate_mae.analysis.completed_images import completion_panels, panels_of
 from crate_mae.analysis.components import THRESHOLD, Components, components
 from crate_mae.analysis.layerwise import layer_curves
 from crate_mae.errors import UserError
-from crate_mae.figures.comparison import completions_in_a_row
-from crate_mae.models.autoencoder import MaskedAutoencoder
+from crate_mae.models.autoencoder import Completion, MaskedAutoencoder
 from crate_mae.models.config import Family
-from crate_mae.tokens import random_mask
+from crate_mae.tokens import normalise_patches, random_mask
 from crate_mae.web.schema import Completed, Layer, Layers, ServedModel, TokenComponents
+from crate_mae.web.sheet import Panel, draw
 
 FAMILIES: dict[Family, Literal["CRATE-MAE", "ViT-MAE"]] = {"crate": "CRATE-MAE", "vit": "ViT-MAE"}
 SHOWN = ("compression", "rate", "sparsity")
@@ -36,7 +37,7 @@ class Served:
     model: MaskedAutoencoder
 
     def describe(self) -> ServedModel:
-        """What there is to know before a picture is there."""
+        """What can be said without a picture."""
         config = self.model.config
         return ServedModel(
             name=self.name,
@@ -52,34 +53,58 @@ class Served:
 
 
 def original(model: MaskedAutoencoder, picture: Image.Image) -> bytes:
-    """A picture as the model takes it, resized, as a PNG; taken again, it gives the very same numbers."""
+    """A picture as the model takes it, resized, as a PNG; used as the picture, it gives the same numbers."""
     return _png(model.to_image(model.preprocess(picture)))
 
 
 def choose_mask(
     model: MaskedAutoencoder, mask: str | None = None, ratio: float = 0.75, seed: int = 0
 ) -> Bool[Tensor, "1 N"]:
-    """A mask from its 0s and 1s row by row, or drawn as ``crate-mae complete`` draws it."""
+    """A mask from its 0s and 1s, row by row, or a random one as ``crate-mae complete`` draws it."""
     if mask is None:
         return random_mask(1, model.num_patches, ratio, generator=torch.Generator().manual_seed(seed))
     if len(mask) != model.num_patches:
-        raise UserError(f"the mask has {len(mask)} places; this model cuts a picture into {model.num_patches} patches.")
-    return torch.tensor([[place == "1" for place in mask]])
+        raise UserError(
+            f"the mask has {len(mask)} entries; this model cuts a picture into {model.num_patches} patches."
+        )
+    return torch.tensor([[entry == "1" for entry in mask]])
 
 
+@torch.no_grad()
 def complete(model: MaskedAutoencoder, picture: Image.Image, mask: Bool[Tensor, "1 N"]) -> Completed:
     """Mask a picture and fill it in."""
-    panels = completion_panels(model, _pixels(model, picture), mask)
+    pixels = _pixels(model, picture)
+    completion = model(pixels, mask)
+    panels = panels_of(model, pixels, completion)
     masked = int(mask.sum())
     return Completed(
-        mask="".join("1" if place else "0" for place in mask[0].tolist()),
+        mask=as_text(mask),
         masked_patches=masked,
         patches=model.num_patches,
         error=panels.errors[0] if masked else None,
+        mean_patch_error=mean_patch_error(completion) if masked else None,
+        errors=_rows(torch.where(completion.mask.masked, completion.errors, torch.nan), model.config.grid),
         caption=panels.caption,
         completed=_data_url(panels.completed[0]),
         masked=_data_url(panels.masked[0]),
     )
+
+
+def mean_patch_error(completion: Completion) -> float:
+    """The error of filling every masked patch of one picture with the mean of its visible patches.
+
+        mean over the masked i of |x_i - m|^2 / pixels,   m = mean over the visible j of x_j
+
+    x are the model's targets: patches, normalised where the model was trained on normalised ones.
+    """
+    targets = normalise_patches(completion.patches) if completion.config.norm_pix_loss else completion.patches
+    hidden = completion.mask.masked
+    return (targets[hidden] - targets[~hidden].mean(0)).square().mean().item()
+
+
+def as_text(mask: Bool[Tensor, "1 N"]) -> str:
+    """A 1 for each masked patch and a 0 for each visible one."""
+    return "".join("1" if masked else "0" for masked in mask[0].tolist())
 
 
 @torch.no_grad()
@@ -106,7 +131,7 @@ def layer(
     found, missing = None, None
     try:
         found = _plain(components(model, pixels, number, threshold))
-    except UserError as error:  # the other half of the answer is still right
+    except UserError as error:  # the attention is still right
         missing = str(error)
     return Layer(
         layer=attention.layer,
@@ -118,28 +143,48 @@ def layer(
     )
 
 
-def sheet(models: Sequence[Served], picture: Image.Image, masks: Sequence[Bool[Tensor, "1 N"]]) -> bytes:
-    """A picture to keep, as a PNG: masked, completed by each model, original."""
-    panels = [
-        completion_panels(one.model, _pixels(one.model, picture), mask) for one, mask in zip(models, masks, strict=True)
+def sheet(
+    models: Sequence[Served],
+    pictures: Sequence[Image.Image],
+    masks: Sequence[Bool[Tensor, "1 N"]],
+    ratio: float | None = None,
+    seed: int | None = None,
+) -> bytes:
+    """A picture to keep, as a PNG: masked, completed by each model, original. It knows how its mask was made."""
+    found = [
+        completion_panels(one.model, _pixels(one.model, picture), mask)
+        for one, picture, mask in zip(models, pictures, masks, strict=True)
     ]
     count, patches = int(masks[0].sum()), models[0].model.num_patches
-    completed = {
-        f"completed by {FAMILIES[one.model.config.family]} {one.name}": (
-            made.completed[0],
-            f"error {made.errors[0]:.4f}" if count else "nothing is masked",
-        )
-        for one, made in zip(models, panels, strict=True)
+    errors = [f"error {made.errors[0]:.4f}" if count else "nothing is masked" for made in found]
+    names = [f"{FAMILIES[one.model.config.family]} {one.name}" for one in models]
+    how = "painted by hand" if seed is None else f"mask ratio {ratio:g}, seed {seed}"
+    captions = dict.fromkeys(made.caption for made in found if made.caption)
+    panels = [
+        Panel("masked", found[0].original[0], mask=masks[0].view(models[0].model.config.grid).numpy()),
+        *(
+            Panel(f"completed by {name}", made.completed[0], words)
+            for name, made, words in zip(names, found, errors, strict=True)
+        ),
+        Panel("original", found[0].original[0]),
+    ]
+    texts = {
+        "Software": f"crate-mae {__version__}",
+        "Title": f"Masked completion by {' and '.join(names)}",
+        "Description": "; ".join(f"{name}: {words}" for name, words in zip(names, errors, strict=True)),
+        "mask": as_text(masks[0]),
+        **({} if seed is None else {"mask ratio": f"{ratio:g}", "seed": str(seed)}),
     }
-    words = [f"{count} of {patches} patches masked", *dict.fromkeys(made.caption for made in panels if made.caption)]
-    figure = completions_in_a_row(panels[0].masked[0], completed, panels[0].original[0], "; ".join(words))
-    file = BytesIO()
-    figure.savefig(file, format="png", dpi=150, bbox_inches="tight", facecolor="white")
-    return file.getvalue()
+    return draw(panels, "; ".join([f"{count} of {patches} patches masked ({how})", *captions]), texts)
 
 
 def _pixels(model: MaskedAutoencoder, picture: Image.Image) -> Float[Tensor, "1 c H W"]:
     return model.preprocess(picture)[None].to(model.device)
+
+
+def _rows(values: Float[Tensor, "1 N"], grid: tuple[int, int]) -> list[list[float | None]]:
+    """By rows of the grid; None in place of NaN, which JSON does not have."""
+    return [[None if value != value else value for value in row] for row in values.view(grid).tolist()]
 
 
 def _plain(found: Components) -> TokenComponents:

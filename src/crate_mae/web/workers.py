@@ -1,4 +1,4 @@
-"""A few threads that work, a bounded queue before them, first come first served."""
+"""A few threads, and a bounded queue in front of them: first come, first served."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -9,11 +9,9 @@ from typing import TypeVar
 import torch
 
 from crate_mae.web.deadline import Deadline, Overdue
-from crate_mae.web.limits import Limits, Refusal
+from crate_mae.web.limits import RETRY_AFTER, Limits, Refusal
 
 T = TypeVar("T")
-RETRY_AFTER = 2
-"""Seconds after which one who was turned away may come again."""
 
 
 class Workers:
@@ -22,17 +20,17 @@ class Workers:
     def __init__(self, limits: Limits):
         self.limits = limits
         self._taken = 0
-        self._free = asyncio.Semaphore(limits.workers)  # its waiters are served in the order in which they came
-        # A thread has its own count of cores, or all of them would use all.
+        self._free = asyncio.Semaphore(limits.workers)  # serves its waiters in the order in which they came
+        # Each thread gets its share of the cores; by default every one would use them all.
         share = max(torch.get_num_threads() // limits.workers, 1)
         self._pool = ThreadPoolExecutor(limits.workers, "worker", torch.set_num_threads, (share,))
 
     @contextmanager
-    def place(self) -> Iterator[Deadline]:
-        """A place among those who are served or wait, before anything is read of them: that bounds the memory."""
+    def slot(self) -> Iterator[Deadline]:
+        """A slot for a request whose picture has arrived; its time starts here."""
         if self._taken >= self.limits.workers + self.limits.waiting:
             message = f"the server is busy: {self._taken} requests are before this one; try again in a moment."
-            raise Refusal(503, message, {"Retry-After": str(RETRY_AFTER)})
+            raise Refusal(503, message, RETRY_AFTER)
         self._taken += 1
         try:
             yield Deadline(self.limits.seconds)
@@ -40,7 +38,7 @@ class Workers:
             self._taken -= 1
 
     async def run(self, work: Callable[[], T], deadline: Deadline) -> T:
-        """What ``work`` gives. Past its deadline it leaves the queue, or is stopped at its next step."""
+        """The result of ``work``. Past its deadline it leaves the queue, or is stopped at its next step."""
         try:
             async with asyncio.timeout(deadline.left):
                 await self._free.acquire()
@@ -58,7 +56,7 @@ class Workers:
             raise
 
     def _late(self, what: str) -> Refusal:
-        words = {"wait": "waited in the queue for", "compute": "was not done within"}[what]
+        words = {"wait": "waited in the queue for", "compute": "was not finished within"}[what]
         return Refusal(504, f"the request {words} {self.limits.seconds:g} seconds and was given up; try again.")
 
     def _work(self, work: Callable[[], T], deadline: Deadline) -> T:
@@ -66,5 +64,5 @@ class Workers:
             return work()
 
     def _done(self, job: "asyncio.Future[T]") -> None:
-        self._free.release()  # only now is the thread free, whether anybody still waited for it or not
-        job.exception()  # has been told to whoever waited
+        self._free.release()  # only now is the thread free, whether or not anybody still waited for it
+        job.exception()  # seen by whoever waited

@@ -1,11 +1,13 @@
 // The mask: a grid of patches over the picture, painted by pointer or by keyboard.
 
 export class MaskGrid {
-  #root; #onPaint; #cells = []; #rows = 0; #columns = 0; #current = 0; #brush = null;
+  #root; #onPaint; #onStroke; #cells = []; #rows = 0; #columns = 0; #current = 0; #brush = null;
 
-  constructor(root, onPaint) {
+  /** `onPaint` is called at every change by hand, `onStroke` at the end of a stroke. */
+  constructor(root, onPaint, onStroke) {
     this.#root = root;
     this.#onPaint = onPaint;
+    this.#onStroke = onStroke;
     root.addEventListener("keydown", (event) => this.#key(event));
     root.addEventListener("focusin", (event) => {
       const index = this.#cells.indexOf(event.target);
@@ -13,7 +15,8 @@ export class MaskGrid {
     });
     root.addEventListener("pointerdown", (event) => this.#press(event));
     root.addEventListener("pointermove", (event) => this.#drag(event));
-    for (const end of ["pointerup", "pointercancel"]) root.addEventListener(end, () => { this.#brush = null; });
+    root.addEventListener("pointerup", (event) => this.#lift(event));
+    root.addEventListener("pointercancel", () => this.#cancel());
   }
 
   /** A new grid, nothing masked. */
@@ -71,7 +74,7 @@ export class MaskGrid {
   }
 
   #key(event) {
-    if (event.altKey || event.metaKey) return;
+    if (event.altKey || event.metaKey || (event.ctrlKey && event.key.length === 1)) return;
     const [row, column] = [Math.floor(this.#current / this.#columns), this.#current % this.#columns];
     const [down, right] = [this.#rows - 1, this.#columns - 1];
     const masked = this.#cells[this.#current].ariaSelected === "true";
@@ -85,17 +88,21 @@ export class MaskGrid {
     };
     if (event.key === " " || event.key === "Enter") {
       this.#paint(this.#current, !masked);
+      this.#onStroke();
     } else if (event.key in places) {
       const [y, x] = places[event.key];
       this.#move(y * this.#columns + x);
-      if (event.shiftKey && event.key.startsWith("Arrow")) this.#paint(this.#current, masked);
+      if (event.shiftKey && event.key.startsWith("Arrow")) {
+        this.#paint(this.#current, masked);
+        this.#onStroke();
+      }
     } else {
       return;
     }
     event.preventDefault();
   }
 
-  /** The patch below the pointer, also where a captured pointer has left the grid: the nearest. */
+  /** The patch below the pointer; the nearest where a captured pointer has left the grid. */
   #below(event) {
     const box = this.#root.getBoundingClientRect();
     const at = (share, count) => Math.min(Math.max(Math.floor(share * count), 0), count - 1);
@@ -103,20 +110,45 @@ export class MaskGrid {
     return row * this.#columns + at((event.clientX - box.left) / box.width, this.#columns);
   }
 
+  /**
+   * A finger paints only once it has moved sideways, or as a tap: up and down belongs to the browser, which scrolls
+   * (touch-action: pan-y) and then cancels the pointer.
+   */
   #press(event) {
-    if (event.button !== 0 || !this.#cells.length) return;
-    event.preventDefault();
+    if (event.button !== 0 || !this.#cells.length || !event.isPrimary) return;
+    const touch = event.pointerType === "touch";
+    if (!touch) event.preventDefault();
     this.#root.setPointerCapture(event.pointerId);
     const index = this.#below(event);
+    this.#brush = { masked: this.#cells[index].ariaSelected !== "true", last: index, before: this.value, touch };
+    if (touch) return;
     this.#move(index);
-    this.#brush = { masked: this.#cells[index].ariaSelected !== "true", last: index };
     this.#paint(index, this.#brush.masked);
   }
 
-  /** Every patch on the line from the last one: a quick stroke leaves no gaps. */
+  #lift(event) {
+    if (!this.#brush) return;
+    this.#paint(this.#brush.last, this.#brush.masked);  // a tap; of a stroke it is painted already
+    if (this.#brush.touch) this.#move(this.#below(event));
+    this.#brush = null;
+    this.#onStroke();
+  }
+
+  /** The browser scrolls: what was painted on the way there was not meant. */
+  #cancel() {
+    if (this.#brush && this.#brush.before !== this.value) {
+      this.value = this.#brush.before;
+      this.#onPaint();
+    }
+    this.#brush = null;
+  }
+
+  /** Paint every patch on the line from the last one: a quick stroke leaves no gaps. */
   #drag(event) {
     if (!this.#brush) return;
     const index = this.#below(event);
+    if (this.#brush.touch && index === this.#brush.last) return;
+    this.#paint(this.#brush.last, this.#brush.masked);
     const from = [Math.floor(this.#brush.last / this.#columns), this.#brush.last % this.#columns];
     const to = [Math.floor(index / this.#columns), index % this.#columns];
     const steps = Math.max(Math.abs(to[0] - from[0]), Math.abs(to[1] - from[1]), 1);

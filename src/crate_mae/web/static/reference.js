@@ -34,15 +34,18 @@ function fields(schema) {
   return table(["field", "kind", "meaning"], rows);
 }
 
+/** What an address or a name is called in a link to it. */
+const anchor = (name) => name.replace(/\W+/g, "-").replace(/^-|-$/g, "");
+
 function operation(path, method, { summary, description, parameters = [], requestBody, responses }) {
   const address = element("code", {}, path);
-  const parts = [element("h2", {}, element("span", { class: "method" }, method.toUpperCase()), address), element("p", {}, summary + ".")];
+  const parts = [element("h2", { id: anchor(path) }, element("span", { class: "method" }, method.toUpperCase()), address), element("p", {}, summary + ".")];
   if (description) parts.push(element("p", {}, ...words(description)));
   const given = parameters.filter((one) => one.required).map((one) => `${one.name}=1`).join("&");
   if (requestBody) {
     const query = ["ratio", "seed"].every((name) => parameters.some((one) => one.name === name)) ? "ratio=0.75&seed=0" : given;
     const out = responses[200].content["image/png"] ? " --output answer.png" : "";
-    parts.push(element("pre", {}, `curl --data-binary @photo.jpg '${location.origin}${path}${query && `?${query}`}'${out}`));
+    parts.push(element("pre", { tabindex: "0" }, `curl -F picture=@photo.jpg '${location.origin}${path}${query && `?${query}`}'${out}`));
   }
   if (parameters.length) {
     parts.push(element("h3", {}, "Parameters"), table(["name", "kind", "default", "meaning"], parameters.map((one) => [
@@ -64,6 +67,12 @@ function operation(path, method, { summary, description, parameters = [], reques
 document.getElementById("lead").textContent = `${api.info.description} Version ${api.info.version}.`;
 const operations = Object.entries(api.paths).flatMap(([path, methods]) =>
   Object.entries(methods).map(([method, given]) => operation(path, method, given)));
-const used = ["ServedModel", "SampleName", "RequestLimits", "QuantityWords", "TokenComponents"].map((name) =>
-  element("section", {}, element("h2", {}, element("code", {}, name)), element("p", {}, api.components.schemas[name].description), fields(api.components.schemas[name])));
-document.getElementById("operations").append(...operations, ...used);
+const names = ["ServedModel", "SampleName", "RequestLimits", "QuantityWords", "TokenComponents"];
+const used = names.map((name) => element("section", {}, element("h2", { id: anchor(name) }, element("code", {}, name)),
+  element("p", {}, api.components.schemas[name].description), fields(api.components.schemas[name])));
+const entry = (name, words) => element("li", {}, element("a", { href: `#${anchor(name)}` }, element("code", {}, name)), ` ${words}`);
+const contents = element("nav", { class: "contents", "aria-labelledby": "contents" }, element("h2", { id: "contents" }, "Contents"),
+  element("ul", {}, ...Object.entries(api.paths).map(([path, methods]) => entry(path, Object.values(methods)[0].summary)),
+    ...names.map((name) => entry(name, api.components.schemas[name].description))));
+document.getElementById("operations").append(contents, ...operations, ...used);
+document.getElementById(location.hash.slice(1))?.scrollIntoView();

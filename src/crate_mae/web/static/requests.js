@@ -1,9 +1,11 @@
-// Questions to the server: one sentence where there is no answer, one question at a time of each kind.
+// Requests to the server: one sentence where there is no answer, one request at a time of each kind.
 
 export class Problem extends Error {
-  constructor(message, retryAfter = null) {
+  constructor(message, { retryAfter = null, outage = false, again = false } = {}) {
     super(message);
     this.retryAfter = retryAfter;  // seconds, where the server was busy
+    this.outage = outage;  // whether there was no server
+    this.again = again;  // whether the same question may get an answer the next time
   }
 }
 
@@ -14,16 +16,17 @@ export async function ask(path, params, body, signal) {
     response = await fetch(`${path}?${new URLSearchParams(params)}`, { method: "POST", body, signal });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem("the server does not answer; see whether crate-mae serve still runs.");
+    throw new Problem("the server does not answer; check that crate-mae serve is still running.", { outage: true });
   }
   if (response.ok) return response;
   const message = await response.json().then((problem) => problem.error, () => `the server answered ${response.status}.`);
-  throw new Problem(message, response.status === 503 ? Number(response.headers.get("Retry-After")) || 2 : null);
+  const retryAfter = response.status === 503 ? Number(response.headers.get("Retry-After")) || 2 : null;
+  throw new Problem(message, { retryAfter, again: response.status >= 500 || response.status === 408 });
 }
 
 /**
- * Asks one question at a time. What is asked meanwhile waits, and only the latest of it: so a slow model still shows
- * something while a person paints, and no answer comes after a later one.
+ * Asks one question at a time. Of those asked meanwhile only the latest waits: so a slow model still shows something
+ * while a person paints, and no answer comes after a later one.
  */
 export class Latest {
   #run; #onBusy; #onIdle; #onProblem;
@@ -63,7 +66,7 @@ export class Latest {
     }
     if (this.#abort !== own) return;  // cancelled: a later question has taken over
     this.#abort = null;
-    if (problem) this.#onProblem(problem);
+    if (problem) this.#onProblem(problem, question);
     if (this.#next) return this.#go();
     this.#onIdle();
     if (problem?.retryAfter) {

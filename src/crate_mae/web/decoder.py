@@ -1,0 +1,105 @@
+"""A process of its own that decodes and resizes uploads, with limits on memory and processor time.
+
+A decoder works on what strangers send. Here it can neither hold the server's interpreter nor take its memory, and a
+crash ends this process alone. ``decoding`` starts it, and talks to it in messages: a job as JSON, then the upload;
+back come a list of modes and sizes as JSON, then the pixels of each picture, or a status and a sentence.
+"""
+
+import json
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from multiprocessing.connection import Connection
+
+from PIL import Image
+
+from crate_mae import image_files
+from crate_mae.errors import UserError
+from crate_mae.web.limits import FORMATS, MILLION, Refusal
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be made of an upload."""
+
+    targets: Sequence[tuple[int, int, int]]
+    """Channels, height and width of each picture."""
+    crop: bool
+    """Cut out the middle, so that nothing is distorted, in place of resizing both sides."""
+    pixels: float
+    side: int
+    aspect: float
+    seconds: float
+
+
+def main(connection: Connection, memory: int) -> None:
+    """Answer jobs until the server hangs up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C in a terminal reaches every process; the server ends this one
+    Image.MAX_IMAGE_PIXELS = None  # Pillow only warns; `opened` refuses
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    while True:
+        try:
+            job, upload = Job(**json.loads(connection.recv_bytes())), connection.recv_bytes()
+        except EOFError:
+            return
+        signal.setitimer(signal.ITIMER_PROF, job.seconds)  # when it runs out, the signal ends this process
+        try:
+            pictures = prepare(upload, job)
+        except Refusal as refusal:
+            connection.send_bytes(json.dumps({"status": refusal.status, "error": refusal.message}).encode())
+        else:
+            connection.send_bytes(json.dumps({"pictures": [(one.mode, one.size) for one in pictures]}).encode())
+            for one in pictures:
+                connection.send_bytes(one.tobytes())
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def prepare(upload: bytes, job: Job) -> list[Image.Image]:
+    """The picture in an upload, once for each target."""
+    source = opened(upload, job)
+    try:
+        picture = image_files.read(source, "the picture")
+        return [_fitted(picture, channels, (height, width), job.crop) for channels, height, width in job.targets]
+    except MemoryError:
+        raise too_much_memory() from None
+    except UserError as error:
+        cause = error.__context__
+        if isinstance(cause, MemoryError):
+            raise too_much_memory() from None
+        if isinstance(cause, EOFError) or "truncated" in str(cause).lower():
+            words = "the picture ends before it is complete; download, copy or save it again."
+        else:
+            words = f"the picture is damaged ({cause or error}); open it in an image program and save it again."
+        raise Refusal(422, words) from None
+
+
+def _fitted(picture: Image.Image, channels: int, size: tuple[int, int], crop: bool) -> Image.Image:
+    return image_files.resized(image_files.centre_crop(picture, size) if crop else picture, channels, size)
+
+
+def opened(upload: bytes, job: Job) -> Image.Image:
+    """An upload whose header is within the limits; nothing is decoded yet."""
+    try:
+        source = Image.open(BytesIO(upload), formats=FORMATS)
+    except Exception:  # a damaged or hostile header can raise anything in a decoder
+        kinds = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+        raise Refusal(415, f"this is not a complete {kinds} image; save the picture as one of these.") from None
+    short, long = sorted(source.size)
+    if short * long > job.pixels:
+        raise Refusal(413, f"the picture has more than {job.pixels / MILLION:g} million pixels; make it smaller.")
+    if long > job.side:
+        raise Refusal(413, f"the picture is {long:,} pixels long; the limit is {job.side:,} along each side.")
+    if long > job.aspect * short:
+        raise Refusal(413, f"one side of the picture is more than {job.aspect:g} times the other; crop it.")
+    return source
+
+
+def too_much_memory() -> Refusal:
+    return Refusal(413, "decoding this picture takes more memory than is allowed; make it smaller.")
+
+
+if __name__ == "__main__":
+    main(Connection(int(sys.argv[1])), int(sys.argv[2]))

@@ -1,0 +1,110 @@
+"""The server's side of ``decoder``: a few processes, kept for the next picture and replaced when they fail."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import weakref
+from collections.abc import Sequence
+from dataclasses import asdict
+from multiprocessing import Pipe
+from typing import Any
+
+from PIL import Image
+
+from crate_mae.web.deadline import Deadline
+from crate_mae.web.decoder import Job
+from crate_mae.web.limits import Limits, Refusal
+from crate_mae.web.parameters import Fit
+
+POLL = 0.05
+"""Seconds between two looks at the deadline."""
+
+
+class Process:
+    """One decoder and the connection to it."""
+
+    def __init__(self, limits: Limits):
+        self.connection, theirs = Pipe()
+        words = [sys.executable, "-m", "crate_mae.web.decoder", str(theirs.fileno()), str(limits.memory)]
+        with theirs:
+            self.process = subprocess.Popen(
+                words,
+                env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # a thread for each core would take the memory
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def ask(self, job: Job, upload: bytes) -> list[Image.Image]:
+        """The pictures of a job. Stops at the deadline of this thread."""
+        self.connection.send_bytes(json.dumps(asdict(job)).encode())
+        self.connection.send_bytes(upload)
+        answer: dict[str, Any] = json.loads(self._receive())
+        if "error" in answer:
+            raise Refusal(answer["status"], answer["error"])
+        return [Image.frombytes(mode, tuple(size), self._receive()) for mode, size in answer["pictures"]]
+
+    def _receive(self) -> bytes:
+        while not self.connection.poll(POLL):
+            Deadline.check()
+        return self.connection.recv_bytes()
+
+    def wait(self) -> int:
+        """The exit code of a process that has ended, or is about to."""
+        self.connection.close()
+        return self.process.wait()
+
+    def end(self) -> None:
+        """Stop it, whatever it is doing."""
+        self.process.kill()
+        self.wait()
+
+
+class Decoders:
+    """Decodes uploads, in the thread that asks, by a process that is not busy."""
+
+    def __init__(self, limits: Limits):
+        self.limits = limits
+        self._idle: list[Process] = []
+        weakref.finalize(self, _end_all, self._idle)
+
+    def pictures(self, upload: bytes, targets: Sequence[tuple[int, int, int]], fit: Fit) -> list[Image.Image]:
+        """The upload with each target's channels, height and width."""
+        limits = self.limits
+        job = Job(targets, fit == "crop", limits.pixels, limits.side, limits.aspect, limits.decoding)
+        process = self._take()
+        try:
+            pictures = process.ask(job, upload)
+        except Refusal:  # an answer like any other
+            self._idle.append(process)
+            raise
+        except (EOFError, OSError):  # the process has ended
+            if process.wait() == -signal.SIGPROF:
+                words = f"decoding this picture takes more than {limits.decoding:g} s; make it smaller."
+                raise Refusal(413, words) from None
+            words = "the picture broke its decoder; open it in an image program and save it again."
+            raise Refusal(422, words) from None
+        except BaseException:  # the deadline has passed
+            process.end()
+            raise
+        self._idle.append(process)
+        return pictures
+
+    def _take(self) -> Process:
+        while self._idle:
+            process = self._idle.pop()
+            if process.alive:
+                return process
+            process.end()
+        return Process(self.limits)
+
+
+def _end_all(processes: list[Process]) -> None:
+    while processes:
+        processes.pop().end()

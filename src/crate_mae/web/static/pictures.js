@@ -1,0 +1,44 @@
+// Where pictures come from: samples, files, the clipboard, and anything dropped on the page.
+
+import { element } from "./drawing.js";
+import { complain } from "./messages.js";
+import { Problem } from "./requests.js";
+import { $, about, state } from "./state.js";
+import { number, sentence } from "./words.js";
+
+const { upload, pixels, formats } = about.limits;
+
+export function setUpSamples(open) {
+  for (const { name, title } of about.samples) {
+    const image = element("img", { src: `/api/samples/${encodeURIComponent(name)}`, alt: "" });
+    const button = element("button", { type: "button", "aria-pressed": "false", "data-name": name, title, "aria-label": sentence(title) }, image);
+    button.addEventListener("click", () => open({ title, sample: name }));
+    $("samples").append(button);
+  }
+}
+
+const fit = () => document.querySelector("#fit input:checked").value;
+
+export function listenForPictures(open) {
+  const openFile = (file) => {
+    if (!file) return;
+    if (file.size > upload) {
+      complain($("picture-section"), new Problem(`${file.name} has ${number(file.size / 1e6, 3)} MB; the limit is ${upload / 1e6} MB: send a smaller picture.`));
+    } else {
+      open({ title: file.name || "the pasted picture", file, fit: fit() });
+    }
+  };
+  $("file-limits").textContent = `${formats.join(", ")} up to ${upload / 1e6} MB and ${pixels / 1e6} megapixels`;
+  $("file").addEventListener("change", () => {
+    openFile($("file").files[0]);
+    $("file").value = "";  // the same file can be chosen again
+  });
+  $("fit").addEventListener("change", () => { if (state.picture?.file) open({ ...state.picture, fit: fit() }); });
+
+  const fileOf = (event) => (event.dataTransfer ?? event.clipboardData)?.files[0];
+  const light = (on) => document.body.classList.toggle("dropping", on);
+  addEventListener("paste", (event) => openFile(fileOf(event)));
+  addEventListener("dragover", (event) => { event.preventDefault(); light(true); });
+  addEventListener("dragleave", (event) => { if (!event.relatedTarget) light(false); });
+  addEventListener("drop", (event) => { event.preventDefault(); light(false); openFile(fileOf(event)); });
+}
