@@ -28,7 +28,7 @@ CHECKED = [
     "features.extraction",
     "features.table",
     "figures",
-    "image_io",
+    "image_tensors",
     "mssa_cpu",
     "operators",
     "photo",

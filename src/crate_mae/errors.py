@@ -24,3 +24,9 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) 
     names = list(known)
     near = nearest(name, names)
     return f"did you mean {near}?" if near else otherwise or f"there are {', '.join(names)}."
+
+
+def check_at_least(name: str, value: int, least: int) -> None:
+    """Refuse a whole number below the least that makes sense."""
+    if value < least:
+        raise UserError(f"{name} is {value}; choose a whole number from {least} up.")

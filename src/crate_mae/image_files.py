@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
@@ -11,31 +12,40 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from crate_mae.errors import UserError
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-ORIENTATION = 0x0112  # the EXIF field; 1 is upright, from 5 on the picture lies on its side
+ORIENTATION = 0x0112  # the EXIF field; 1 is upright, from 5 up the image lies on its side
 
 
-def read(
-    source: Image.Image | str | Path | BytesIO,
-    name: str | None = None,
-    before: Callable[[Image.Image], None] | None = None,
-) -> Image.Image:
-    """A picture, decoded and upright; the first frame of an animated one.
+@dataclass(frozen=True)
+class Encoded:
+    """The bytes of an image file, and its name for messages."""
 
-    ``name`` stands in the error for what can't be read; ``before`` gets the opened file before its pixels are decoded.
+    content: bytes
+    name: str
+
+
+Picture = Image.Image | Encoded | str | Path
+"""An image, or what it can be read from."""
+
+
+def read(picture: Picture, name: str | None = None, before: Callable[[Image.Image], None] | None = None) -> Image.Image:
+    """An image, decoded and upright; the first frame of an animated one.
+
+    ``name`` is what errors call it, by default its file's name; ``before`` gets an opened file before its pixels are
+    decoded.
     """
-    name = name or (str(source) if isinstance(source, str | Path) else "the image")
+    name = name or _name(picture)
     try:
-        if isinstance(source, Image.Image):
-            image = _upright(source)
+        if isinstance(picture, Image.Image):
+            image = _upright(picture)
         else:
-            with Image.open(source) as opened:
+            with Image.open(BytesIO(picture.content) if isinstance(picture, Encoded) else picture) as opened:
                 if before:
                     before(opened)
                 image = _upright(opened)
     except FileNotFoundError:
         raise UserError(f"there is no image {name}.") from None
-    except UnidentifiedImageError:  # its own words are of an object in memory
-        raise UserError(f"{name} can't be read as an image (it is of no known kind).") from None
+    except UnidentifiedImageError:  # its own message names an object in memory
+        raise UserError(f"{name} can't be read as an image (its format is unknown).") from None
     except Exception as error:  # a damaged or hostile file can raise anything in a decoder
         raise UserError(f"{name} can't be read as an image ({error}).") from None
     if 0 in image.size:
@@ -43,18 +53,29 @@ def read(
     return image
 
 
+def _name(picture: Picture) -> str:
+    match picture:
+        case Image.Image():
+            return "the image"
+        case Encoded():
+            return picture.name
+    return str(picture)
+
+
 def _upright(image: Image.Image) -> Image.Image:
     image.load()
+    if image.format is None and not image.info:
+        return image  # made in memory: there is no EXIF block
     try:
         if image.format == "JPEG" and image.getexif().get(ORIENTATION, 1) == 1:
-            return image  # where most pictures end: the other way copies
+            return image  # most images: the other branch copies
         return ImageOps.exif_transpose(image)
-    except (OSError, SyntaxError, ValueError, struct.error):  # a damaged EXIF block in a sound picture
+    except (OSError, SyntaxError, ValueError, struct.error):  # a damaged EXIF block in an intact image
         return image.copy()
 
 
 def in_mode(image: Image.Image, mode: str) -> Image.Image:
-    """The picture in mode L, RGB or RGBA, on white where it was transparent and L and RGB are not."""
+    """The image in mode L, RGB or RGBA; for L and RGB, transparent parts become white."""
     if image.mode == mode and ("A" in mode or "transparency" not in image.info):
         return image
     if image.mode.startswith(("I", "F")):
@@ -66,11 +87,11 @@ def in_mode(image: Image.Image, mode: str) -> Image.Image:
             image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
         return (image if image.mode == mode else image.convert("RGB")).convert(mode)
     except ValueError as error:
-        raise UserError(f"a picture of mode {image.mode} can't be shown in {mode} ({error}).") from None
+        raise UserError(f"an image of mode {image.mode} can't be converted to {mode} ({error}).") from None
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
-    """A 16-bit, 32-bit or float gray picture as 8 bits: the full scale is 1, 255 or 65535, the least that holds it."""
+    """A 16-bit, 32-bit or float gray image as 8 bits: full scale is the smallest of 1, 255 and 65535 that holds it."""
     values = np.nan_to_num(np.asarray(image, dtype=np.float64), posinf=0.0, neginf=0.0)
     top = values.max(initial=0.0)
     full = 65535.0 if image.mode.startswith("I;16") or top > 255.5 else 255.0
@@ -80,13 +101,13 @@ def _eight_bits(image: Image.Image) -> Image.Image:
 
 
 def resized(image: Image.Image, channels: int, size: tuple[int, int]) -> Image.Image:
-    """The picture in a model's channels and size (height, width): bicubic, both sides."""
+    """The image in a model's channels and size (height, width): bicubic, both sides."""
     image, (height, width) = in_mode(image, MODES[channels]), size
     return image if image.size == (width, height) else image.resize((width, height), Image.Resampling.BICUBIC)
 
 
 def centre_crop(image: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """The largest part from the middle of a picture that has the shape of ``size`` (height, width)."""
+    """The largest part from the middle of an image that has the shape of ``size`` (height, width)."""
     height, width = size
     wide = min(image.width, max(round(image.height * width / height), 1))
     high = min(image.height, max(round(image.width * height / width), 1))

@@ -23,13 +23,13 @@ def printed(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str])
 
 def test_a_sound_set(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = printed([str(labelled)], 0, capsys)
-    assert out.splitlines()[-1] == "train: 60 images, 3 classes, 0 bad."
+    assert out.splitlines()[-1] == "train: 60 images, 3 classes, 0 unreadable."
 
 
 def test_a_named_set(capsys: pytest.CaptureFixture[str]) -> None:
     out = printed(["digits"], 0, capsys)
-    assert "train: 1347 images, 10 classes, 0 bad." in out
-    assert "test: 450 images, 10 classes, 0 bad." in out
+    assert "train: 1347 images, 10 classes, 0 unreadable." in out
+    assert "test: 450 images, 10 classes, 0 unreadable." in out
 
 
 @pytest.mark.parametrize("workers", ["1", "3"])
@@ -51,8 +51,8 @@ def test_every_kind_of_picture_and_every_kind_of_damage(
     (val / "text.jpeg").write_text("no image")
     (val / "note.txt").write_text("not asked")
     out = printed([str(tmp_path / "set"), "--workers", workers], 1, capsys)
-    assert "train: 8 images, no classes, 2 bad." in out
-    assert "val: 2 images, no classes, 1 bad." in out
+    assert "train: 8 images, no classes, 2 unreadable." in out
+    assert "val: 2 images, no classes, 1 unreadable." in out
     lines = [line for line in out.splitlines() if "can't be read" in line]
     assert [Path(line.split(" can't")[0]).name for line in lines] == ["cut.jpg", "empty.png", "text.jpeg"]
 
@@ -62,4 +62,4 @@ def test_shards_are_checked_too(labelled: Path, tmp_path: Path, capsys: pytest.C
     main(["data", "pack", str(labelled), "--out", str(tmp_path / "shards")])
     out = printed([str(tmp_path / "shards")], 1, capsys)
     assert "000000.tar: class 1/bad can't be read" in out
-    assert "train: 61 images, 3 classes, 1 bad." in out
+    assert "train: 61 images, 3 classes, 1 unreadable." in out

@@ -1,13 +1,17 @@
 """A folder in any state that people have them in."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from crate_mae import UserError
-from crate_mae.data.open import find_splits, open_dataset
-from crate_mae.data.source import CARVED
+from crate_mae import UserError, recipes
+from crate_mae.data import folders
+from crate_mae.data import open as opening
+from crate_mae.data.open import find_images, open_dataset
+from crate_mae.data.source import CARVED, carve
+from crate_mae.training.launch import open_splits
 from tests.data.conftest import picture, write
 
 
@@ -17,8 +21,7 @@ def names(path: Path, split: str) -> set[str]:
 
 
 def whole(path: Path):
-    (opened,) = find_splits(path).values()
-    return opened()
+    return find_images(path).whole()
 
 
 def test_class_folders_give_labels(labelled: Path) -> None:
@@ -120,6 +123,17 @@ def test_the_carved_part_depends_on_names_alone(tmp_path: Path) -> None:
     assert before <= after
     assert {int(Path(name).stem) >= 400 for name in after - before} == {True}
     assert names(tmp_path / "moved", "train").isdisjoint(after)
+
+
+def test_a_folder_is_walked_once_and_split_once_for_a_run(labelled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scanned, carved = [], []
+    entries = folders._entries
+    monkeypatch.setattr(folders, "_entries", lambda folder: (scanned.append(folder), entries(folder))[1])
+    monkeypatch.setattr(opening, "carve", lambda source: (carved.append(source), carve(source))[1])
+    training, validation = open_splits(replace(recipes.digits(), data=str(labelled)), download=False)
+    assert len(training) + len(validation) == 60
+    assert sorted(scanned) == sorted([str(labelled), *(str(labelled / f"class {number}") for number in range(3))])
+    assert len(carved) == 1
 
 
 def test_two_images_are_one_and_one_and_one_trains(tmp_path: Path) -> None:

@@ -13,26 +13,27 @@ import torch
 from crate_mae import UserError
 from crate_mae.data.folders import Folder
 from crate_mae.data.loader import (
-    HANDFUL,
-    Batch,
+    TOLERATED,
     GlobalBatches,
-    Samples,
+    LabelledSamples,
     epoch_order,
     evaluation_batches,
     training_batches,
 )
-from crate_mae.data.open import find_splits
-from crate_mae.data.transforms import Augmentation, Evaluation
+from crate_mae.data.masked import MaskedBatch, MaskedSamples
+from crate_mae.data.open import find_images
+from crate_mae.data.transforms import Augmentation, Evaluation, sample_generator
+from crate_mae.tokens import random_mask
 from tests.data.conftest import write
 
 STATISTICS = ((0.5,) * 3, (0.25,) * 3)
 
 
-def samples(folder: Path, seed: int = 3) -> Samples:
-    return Samples(find_splits(folder)["train"](), Augmentation((8, 12), 3, *STATISTICS), 6, 0.5, seed)
+def samples(folder: Path, seed: int = 3) -> MaskedSamples:
+    return MaskedSamples(find_images(folder).open("train"), Augmentation((8, 12), 3, *STATISTICS), 6, 0.5, seed)
 
 
-def same(one: Batch, other: Batch) -> bool:
+def same(one: MaskedBatch, other: MaskedBatch) -> bool:
     return all(
         torch.equal(getattr(one, name), getattr(other, name)) for name in ("images", "labels", "masks", "indices")
     )
@@ -135,29 +136,57 @@ def test_masks_and_augmentation_change_with_epoch_seed_and_sample_alone(labelled
     data = samples(labelled)
     first, again = data[0, 7], data[0, 7]
     assert torch.equal(first.image, again.image)
-    assert torch.equal(first.mask, again.mask)
+    assert torch.equal(data.mask((0, 7)), samples(labelled).mask((0, 7)))
     variants = [first, data[1, 7], samples(labelled, seed=4)[0, 7]]
     for one, other in pairwise(variants):
         assert not torch.equal(one.image, other.image)
-    masks = {tuple(data[epoch, index].mask.tolist()) for epoch in range(4) for index in range(10)}
+    masks = {tuple(data.mask((epoch, index)).tolist()) for epoch in range(4) for index in range(10)}
     assert len(masks) > 12  # of 20 possible ones
-    plain = Samples(data.source, Evaluation((8, 12), 3, *STATISTICS), 6, 0.5, seed=3)
-    assert torch.equal(plain[0, 7].mask, first.mask)
+    plain = MaskedSamples(data.source, Evaluation((8, 12), 3, *STATISTICS), 6, 0.5, seed=3)
+    assert torch.equal(plain.mask((0, 7)), data.mask((0, 7)))
+
+
+def test_the_augmentation_is_drawn_after_the_mask_from_the_same_generator(labelled: Path) -> None:
+    """So that the batches of a run are those of every version before."""
+    data = samples(labelled)
+    generator = sample_generator(3, 1, 7)
+    mask = random_mask(1, 6, 0.5, generator)[0]
+    assert torch.equal(data.mask((1, 7)), mask)
+    assert torch.equal(data[1, 7].image, data.transform(data.source.picture(7), generator))
+    batch = data.batch([data[1, 7], data[0, 2]])
+    assert torch.equal(batch.masks, torch.stack([mask, data.mask((0, 2))]))
+    assert batch.given is batch.masks
+
+
+def test_without_masks_there_are_images_and_labels_alone(labelled: Path) -> None:
+    data = LabelledSamples(find_images(labelled).whole(), Augmentation((8, 12), 3, *STATISTICS), seed=3)
+    (batch,) = training_batches(data, 4, range(1))
+    assert batch.given is batch.labels
+    assert not hasattr(batch, "masks")
+    sample = data[1, 7]
+    assert torch.equal(sample.image, data.transform(data.source.picture(7), sample_generator(3, 1, 7)))
 
 
 def test_evaluation_sees_each_once_and_always_the_same(labelled: Path) -> None:
-    data = Samples(find_splits(labelled)["train"](), Evaluation((8, 12), 3, *STATISTICS), 6)
+    data = MaskedSamples(find_images(labelled).open("train"), Evaluation((8, 12), 3, *STATISTICS), 6)
     batches = list(evaluation_batches(data, 25))
     assert [len(batch.indices) for batch in batches] == [25, 25, 10]
     assert torch.cat([batch.indices for batch in batches]).tolist() == list(range(60))
     assert all(same(one, other) for one, other in zip(batches, evaluation_batches(data, 25, workers=2), strict=True))
-    parts = [index for rank in range(3) for b in evaluation_batches(data, 25, rank, 3) for index in b.indices.tolist()]
+    parts = [
+        index
+        for rank in range(3)
+        for b in evaluation_batches(data, 25, rank=rank, world=3)
+        for index in b.indices.tolist()
+    ]
     assert sorted(parts) == list(range(60))
 
 
 def test_without_labels_they_are_minus_one(tmp_path: Path) -> None:
     write(tmp_path / "a.png")
-    (batch,) = training_batches(Samples(Folder(tmp_path, None), Evaluation((8, 12), 3, *STATISTICS), 6), 3, range(1))
+    (batch,) = training_batches(
+        LabelledSamples(Folder(tmp_path, None), Evaluation((8, 12), 3, *STATISTICS)), 3, range(1)
+    )
     assert batch.labels.tolist() == [-1] * 3
 
 
@@ -200,7 +229,7 @@ def test_too_many_stop_the_run_with_their_names(workers: int, labelled: Path) ->
         list(training_batches(samples(labelled), 6, range(40), workers=workers))
     assert "1.0% are allowed" in str(caught.value)
     assert "crate-mae data check" in str(caught.value)
-    assert str(caught.value).count(".png") == HANDFUL
+    assert str(caught.value).count(".png") == TOLERATED
     assert "Traceback" not in str(caught.value)
     assert len(list(training_batches(samples(labelled), 6, range(40), max_bad=0.2))) == 40
 
@@ -209,6 +238,6 @@ def test_too_many_stop_the_run_with_their_names(workers: int, labelled: Path) ->
 def test_nothing_readable_stops_at_once(workers: int, tmp_path: Path) -> None:
     for number in range(4):
         (tmp_path / f"{number}.png").write_bytes(b"no image")
-    data = Samples(Folder(tmp_path, None), Evaluation((8, 12), 3, *STATISTICS), 6)
+    data = LabelledSamples(Folder(tmp_path, None), Evaluation((8, 12), 3, *STATISTICS))
     with pytest.raises(UserError, match="4 of about 2 images can't be read"):
         next(training_batches(data, 2, range(5), workers=workers, max_bad=1.0))

@@ -9,7 +9,7 @@ import pytest
 
 from crate_mae import UserError
 from crate_mae.cli import main
-from crate_mae.data.open import find_splits, open_dataset
+from crate_mae.data.open import find_images, open_dataset
 from crate_mae.data.packing import parse_size
 from crate_mae.data.source import ImageSource
 from tests.data.conftest import picture, write
@@ -82,9 +82,9 @@ def test_names_that_collide_stay_two_samples(tmp_path: Path) -> None:
     for number, name in enumerate(["a.png", "a.bmp", "b.v2.png", "b.v1.png", "ü/猫.png"]):
         write(tmp_path / "set" / name, number)
     pack(tmp_path / "set", tmp_path / "shards")
-    (opened,) = find_splits(tmp_path / "shards").values()
-    assert sorted(pixels for _, _, pixels in content(opened())) == sorted(picture(n).tobytes() for n in range(5))
-    assert "ü/猫" in opened().keys
+    packed = find_images(tmp_path / "shards").whole()
+    assert sorted(pixels for _, _, pixels in content(packed)) == sorted(picture(n).tobytes() for n in range(5))
+    assert "ü/猫" in packed.keys
 
 
 def test_a_stopped_pack_leaves_nothing(labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,8 +124,7 @@ def test_the_layout_of_other_tools(tmp_path: Path) -> None:
         shard.addfile(folder)
     (tmp_path / "classes.json").write_text(json.dumps(["a", "b", "c"]))
     for data in (tmp_path, tmp_path / "*.tar", tmp_path / "a-{000..001}.tar", tmp_path / "a-00[01].tar"):
-        (opened,) = find_splits(data).values()
-        source = opened()
+        source = find_images(data).whole()
         assert [(label, pixels) for _, label, pixels in content(source)] == [
             (2, picture(0).tobytes()),
             (1, picture(1).tobytes()),
@@ -133,13 +132,12 @@ def test_the_layout_of_other_tools(tmp_path: Path) -> None:
         ]
         assert source.class_names == ("a", "b", "c")
         assert source.key(0) != source.key(2)  # the same name in two shards
-    (opened,) = find_splits(tmp_path / "a-001.tar").values()
-    assert len(opened()) == 1
+    assert len(find_images(tmp_path / "a-001.tar").whole()) == 1
 
 
 def test_a_label_missing_is_no_labels(tmp_path: Path) -> None:
     tar(tmp_path / "a.tar", {"0.png": png(0), "0.cls": b"1", "1.png": png(1), "1.cls": b"dog"})
-    source = find_splits(tmp_path)["train"]()
+    source = find_images(tmp_path).open("train")
     assert source.class_names is None
     assert source.label(0) is None
 
@@ -147,7 +145,7 @@ def test_a_label_missing_is_no_labels(tmp_path: Path) -> None:
 def test_no_path_in_a_shard_reaches_the_disk(tmp_path: Path) -> None:
     tar(tmp_path / "in" / "a.tar", {"../../escaped.png": png(0), f"{tmp_path}/absolute.png": png(1), "b.png": png(2)})
     before = sorted(tmp_path.rglob("*"))
-    source = find_splits(tmp_path / "in")["train"]()
+    source = find_images(tmp_path / "in").open("train")
     assert [pixels for _, _, pixels in content(source)] == [picture(n).tobytes() for n in range(3)]
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -190,7 +188,7 @@ def test_class_names_that_do_not_fit_are_refused(names: str, tmp_path: Path) -> 
     tar(tmp_path / "a.tar", {"0.png": png(0), "0.cls": b"1"})
     (tmp_path / "classes.json").write_text(names)
     with pytest.raises(UserError, match=r"classes\.json"):
-        find_splits(tmp_path)["train"]()
+        find_images(tmp_path).open("train")
 
 
 def test_sizes() -> None:

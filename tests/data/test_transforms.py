@@ -8,10 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
-from crate_mae import UserError, image_io
+from crate_mae import UserError, image_tensors
 from crate_mae.data import transforms
 from crate_mae.data.folders import Folder
-from crate_mae.data.source import ImageSource, Pictures
 from crate_mae.data.transforms import Augmentation, Evaluation, crop_box, resized_crop, sample_generator
 from crate_mae.torchvision_fix import torchvision
 from tests.conftest import small_model
@@ -20,17 +19,13 @@ from tests.data.conftest import picture, write
 PLAIN = ((0.0,) * 3, (1.0,) * 3)
 
 
-def one(image: Image.Image) -> ImageSource:
-    return Pictures("test", np.asarray(image)[None], np.zeros(1, dtype=int), ["a"])
-
-
 def test_evaluation_is_the_models_preprocess(tmp_path: Path) -> None:
     model = small_model("crate_mae_tiny", mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.4))
     path = write(tmp_path / "a.png", 1, (37, 23))
     config = model.config
     transform = Evaluation(config.image_size, config.channels, config.mean, config.std)
-    pixels = transform(Folder(tmp_path, None), 0, sample_generator(0))
-    mean, std = image_io.statistics(config.mean, config.std, torch.zeros(()))
+    pixels = transform(path, sample_generator(0))
+    mean, std = image_tensors.statistics(config.mean, config.std, torch.zeros(()))
     for found in (transform.normalised([pixels])[0], model.preprocess(path)):
         torch.testing.assert_close(found, (pixels / 255 - mean) / std, atol=0, rtol=0)
 
@@ -95,35 +90,35 @@ def test_the_parts_of_the_augmentation() -> None:
         if draws[-2] < 0.5:
             expected = expected.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         transform = Augmentation((12, 24), 3, *PLAIN, randaugment=None)
-        found = transform(one(image), 0, sample_generator(seed))
+        found = transform(image, sample_generator(seed))
         np.testing.assert_array_equal(found, np.asarray(expected).transpose(2, 0, 1))
         torch.manual_seed(int(draws[-1] * 2**32))
         expected = torchvision.transforms.RandAugment(2, 14)(expected)
-        found = Augmentation((12, 24), 3, *PLAIN)(one(image), 0, sample_generator(seed))
+        found = Augmentation((12, 24), 3, *PLAIN)(image, sample_generator(seed))
         np.testing.assert_array_equal(found, np.asarray(expected).transpose(2, 0, 1))
 
 
 def test_half_are_flipped_and_none_where_that_is_off() -> None:
     image = np.zeros((8, 8, 3), dtype=np.uint8)
     image[:, 4:] = 255
-    source = one(Image.fromarray(image))
+    image = Image.fromarray(image)
     for flip, low, high in [(True, 70, 130), (False, 0, 0)]:
         transform = Augmentation((8, 8), 3, *PLAIN, crop_area=(1.0, 1.0), flip=flip, randaugment=None)
-        found = [transform(source, 0, sample_generator(1, seed)) for seed in range(200)]
+        found = [transform(image, sample_generator(1, seed)) for seed in range(200)]
         assert low <= sum(bool(x[0, 0, 0] > x[0, 0, -1]) for x in found) <= high
 
 
 def test_the_generator_decides_and_the_global_ones_stay() -> None:
-    transform, source = Augmentation((16, 16), 3, *PLAIN), one(picture(0))
+    transform, image = Augmentation((16, 16), 3, *PLAIN), picture(0)
     before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
-    first = [transform(source, 0, sample_generator(0, 1, index)) for index in range(20)]
+    first = [transform(image, sample_generator(0, 1, index)) for index in range(20)]
     assert torch.equal(torch.get_rng_state(), before[0])
     assert np.random.get_state()[1].tolist() == before[1]  # noqa: NPY002
     torch.manual_seed(99)
-    again = [transform(source, 0, sample_generator(0, 1, index)) for index in range(20)]
+    again = [transform(image, sample_generator(0, 1, index)) for index in range(20)]
     assert all(torch.equal(x, y) for x, y in zip(first, again, strict=True))
     assert len({x.numpy().tobytes() for x in first}) == 20
-    other = transform(source, 0, sample_generator(0, 2, 0))
+    other = transform(image, sample_generator(0, 2, 0))
     assert not torch.equal(first[0], other)
 
 
@@ -153,11 +148,10 @@ def test_a_large_jpeg_is_decoded_small_and_looks_the_same(tmp_path: Path, monkey
     sizes = sizes_before_resizing(monkeypatch)
     for index in range(2):
         upright = source.read(index)
-        full = one(upright)
         for seed in range(10):
             sizes.clear()
-            found = transform(source, index, sample_generator(seed))
-            expected = transform(full, 0, sample_generator(seed))
+            found = transform(source.picture(index), sample_generator(seed))
+            expected = transform(upright, sample_generator(seed))
             assert sizes[0][0] < sizes[1][0]
             assert (sizes[0][0] > sizes[0][1]) == (upright.width > upright.height)
             assert (found.int() - expected.int()).abs().max() <= 7
@@ -166,10 +160,11 @@ def test_a_large_jpeg_is_decoded_small_and_looks_the_same(tmp_path: Path, monkey
 def test_a_long_jpeg_on_its_side_is_not_decoded_too_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
-    picture(0, (1280, 160)).save(tmp_path / "a.jpg", exif=exif)  # upright 160 wide: a quarter would be 40
+    path = tmp_path / "a.jpg"
+    picture(0, (1280, 160)).save(path, exif=exif)  # upright 160 wide: a quarter would be 40
     sizes = sizes_before_resizing(monkeypatch)
     transform = Augmentation((32, 48), 3, *PLAIN, crop_area=(1.0, 1.0), randaugment=None)
-    transform(Folder(tmp_path, None), 0, sample_generator(0))
+    transform(path, sample_generator(0))
     assert sizes == [(80, 640)]
 
 
@@ -191,10 +186,9 @@ def test_every_kind_of_picture_is_augmented(kind: str, channels: int, tmp_path: 
     more = {"save_all": True, "append_images": [picture(1).convert("P")]} if kind == "animated" else {}
     suffix = {"CMYK": "jpg", "animated": "gif"}.get(kind, "png")
     KINDS[kind]().save(tmp_path / f"a.{suffix}", **more)
-    source = Folder(tmp_path, None)
     for seed in range(15):
         transform = Augmentation((8, 12), channels, (0.0,) * channels, (1.0,) * channels)
-        pixels = transform(source, 0, sample_generator(seed))
+        pixels = transform(tmp_path / f"a.{suffix}", sample_generator(seed))
         assert (pixels.shape, pixels.dtype) == ((channels, 8, 12), torch.uint8)
 
 
@@ -215,4 +209,4 @@ def test_a_truncated_file_is_a_user_error(tmp_path: Path) -> None:
     picture(0, (100, 100)).save(buffer, "jpeg")
     (tmp_path / "cut.jpg").write_bytes(buffer.getvalue()[:2000])
     with pytest.raises(UserError, match=r"cut\.jpg can't be read"):
-        Augmentation((8, 8), 3, *PLAIN)(Folder(tmp_path, None), 0, sample_generator(0))
+        Augmentation((8, 8), 3, *PLAIN)(Folder(tmp_path, None).picture(0), sample_generator(0))

@@ -1,17 +1,17 @@
 import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from rich.console import Console
-from scipy.stats import binomtest
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, confusion_matrix, top_k_accuracy_score
 
 from crate_mae.cli import main
 from crate_mae.data.source import Part, Pictures
 from crate_mae.errors import UserError
-from crate_mae.evaluation.accuracy import Marks, evaluate, wilson
+from crate_mae.evaluation.accuracy import Marks, evaluate
 from crate_mae.models.classifier import Classifier
 from tests.conftest import small_model
 from tests.data.conftest import write
@@ -50,7 +50,7 @@ def test_marks_are_those_of_scikit_learn() -> None:
     scores = direct_scores(model, source)
     predicted = scores.argmax(1)
     assert len(set(predicted)) >= 5
-    marks = evaluate(model, source, batch=64, console=QUIET)
+    marks = evaluate(model, source, batch_size=64, console=QUIET)
     assert np.array_equal(marks.counts, confusion_matrix(LABELS, predicted, labels=range(8)))
     assert marks.top1 == pytest.approx(100 * accuracy_score(LABELS, predicted))
     assert marks.top5 == pytest.approx(100 * top_k_accuracy_score(LABELS, scores, k=5, labels=range(8)))
@@ -105,8 +105,14 @@ def test_a_hundred_classes() -> None:
 
 @pytest.mark.parametrize(("right", "trials"), [(0, 1), (0, 40), (7, 9), (40, 40), (9731, 10_000)])
 def test_the_interval_is_wilsons(right: int, trials: int) -> None:
-    expected = binomtest(right, trials).proportion_ci(0.95, method="wilson")
-    assert wilson(right, trials) == pytest.approx((expected.low, expected.high), abs=1e-12)
+    """Each p that has k of n within z standard deviations: |k - n p| <= z sqrt(n p (1 - p))."""
+    counts = np.array([[right, trials - right], [0, 0]])
+    ends = [end / 100 for end in Marks(("a", "b"), counts, right, ()).interval]
+    assert 0 <= ends[0] <= right / trials <= ends[1] <= 1
+    for p in ends:
+        if 1e-9 < p < 1 - 1e-9:
+            deviations = abs(right - trials * p) / math.sqrt(trials * p * (1 - p))
+            assert deviations == pytest.approx(1.959963984540054, abs=1e-6)
 
 
 @pytest.fixture
@@ -123,7 +129,7 @@ def test_unreadable_images_are_named_and_do_not_count(tree: Path, workers: int) 
     before = evaluate(lively(), open_dataset(tree, "test"), console=QUIET)
     for number in range(15):  # more in a row than a training run would bear
         (tree / "test" / "bee" / f"{number:02d}x.png").write_text("no image")
-    after = evaluate(lively(), open_dataset(tree, "test"), batch=8, workers=workers, console=QUIET)
+    after = evaluate(lively(), open_dataset(tree, "test"), batch_size=8, workers=workers, console=QUIET)
     assert np.array_equal(after.counts, before.counts)
     assert len(after.unreadable) == 15
     assert "07x.png" in after.unreadable[7]
@@ -133,7 +139,7 @@ def test_evaluate_from_the_command_line(tree: Path, tmp_path: Path, capsys: pyte
     (tree / "test" / "ant" / "bad.png").write_text("no image")
     lively().save(tmp_path / "run" / "checkpoints" / "best")
     out = tmp_path / "new" / "marks.json"
-    main(["evaluate", str(tmp_path / "run"), "--data", str(tree), "--out", str(out), "--batch", "16"])
+    main(["evaluate", str(tmp_path / "run"), "--data", str(tree), "--out", str(out), "--batch-size", "16"])
     printed = capsys.readouterr().out
     stored = json.loads(out.read_text())
     assert f"top-1 accuracy    {stored['top1']:6.2f} %" in printed
@@ -177,9 +183,9 @@ def test_what_can_not_be_evaluated_gets_one_sentence(
         ([autoencoder, *data], "crate-mae finetune"),
         ([checkpoint, "--data", str(tmp_path / "plain"), "--split", "all"], "crate-mae predict"),
         ([checkpoint, "--data", "digits"], "no class 0, 1, 2, 3"),
-        ([checkpoint, "--data", str(tmp_path / "broken"), "--split", "all"], "not one of 1 images"),
+        ([checkpoint, "--data", str(tmp_path / "broken"), "--split", "all"], "none of the 1 images"),
         ([checkpoint, *data, "--split", "all"], "has the splits train, test"),
-        ([checkpoint, *data, "--batch", "0"], "batch is 0"),
+        ([checkpoint, *data, "--batch-size", "0"], "--batch-size is 0"),
         ([checkpoint, *data, "--workers", "-1"], "workers is -1"),
         ([checkpoint, "--data", str(tmp_path / "none")], "there is no folder"),
         ([checkpoint, *data, "--out", str(tmp_path)], "Is a directory"),

@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from crate_mae.cli import main
+from crate_mae.data.folders import image_files
+from crate_mae.data.source import Files
 from crate_mae.errors import UserError
-from crate_mae.evaluation.predict import Listed, Prediction, predict
+from crate_mae.evaluation.predict import Prediction, predict
 from crate_mae.models.classifier import Classifier
 from tests.conftest import small_model
 from tests.data.conftest import write
@@ -33,7 +35,7 @@ def photos(tmp_path: Path) -> Path:
 
 
 def test_probabilities_are_the_softmax_of_the_scores(model: Classifier, photos: Path) -> None:
-    found = list(predict(model, Listed([photos]), top=3, batch=3))
+    found = list(predict(model, Files(image_files([photos])), top=3, batch_size=3))
     assert [Path(each.image).name for each in found] == ["a.jpg", "b.png", "a, \n.png", "c.PNG"]
     for each in found:
         with torch.no_grad():
@@ -46,17 +48,17 @@ def test_probabilities_are_the_softmax_of_the_scores(model: Classifier, photos: 
 
 def test_files_and_folders_come_in_the_order_given(photos: Path) -> None:
     text = photos / "notes.txt"  # named itself, it is taken for an image whatever its suffix
-    source = Listed([photos / "deep", text, photos / "a.jpg", photos / "a.jpg"])
-    assert [Path(name).name for name in source.files] == ["a, \n.png", "c.PNG", "notes.txt", "a.jpg", "a.jpg"]
+    files = image_files([photos / "deep", text, photos / "a.jpg", photos / "a.jpg"])
+    assert [file.name for file in files] == ["a, \n.png", "c.PNG", "notes.txt", "a.jpg", "a.jpg"]
 
 
 def test_more_classes_than_there_are(model: Classifier, photos: Path) -> None:
-    (only,) = predict(model, Listed([photos / "b.png"]), top=50)
+    (only,) = predict(model, Files(image_files([photos / "b.png"])), top=50)
     assert isinstance(only, Prediction)
     assert len(only.classes) == 7
     assert sum(share for _, share in only.classes) == pytest.approx(1)
     with pytest.raises(UserError, match="top is 0"):
-        list(predict(model, Listed([photos]), top=0))
+        list(predict(model, Files(image_files([photos])), top=0))
 
 
 def test_a_bad_image_is_noted_and_the_others_predicted(
@@ -65,7 +67,7 @@ def test_a_bad_image_is_noted_and_the_others_predicted(
     checkpoint = str(model.save(tmp_path / "checkpoint"))
     for number in range(12):
         (photos / f"aa{number}.png").write_text("no image")
-    words = ["predict", str(photos), "--checkpoint", checkpoint, "--batch", "2", "--top", "2"]
+    words = ["predict", str(photos), "--checkpoint", checkpoint, "--batch-size", "2", "--top", "2"]
     with pytest.raises(SystemExit) as stop:
         main(words)
     printed = capsys.readouterr()
@@ -95,7 +97,7 @@ def test_csv_and_json_hold_the_same(model: Classifier, photos: Path, tmp_path: P
     ]
     assert len(rows) == len(flat) == 4 * 5
     assert set(NAMES[1:3]) & {row["class"] for row in rows}
-    assert {each["image"] for each in stored} == set(Listed([photos]).files)
+    assert {each["image"] for each in stored} == set(map(str, image_files([photos])))
     for row, (image, rank, name, share) in zip(rows, flat, strict=True):
         assert (row["image"], int(row["rank"]), row["class"]) == (image, rank, name)
         assert float(row["probability"]) == pytest.approx(share, rel=1e-5)
@@ -113,8 +115,8 @@ def test_what_can_not_be_predicted_gets_one_sentence(
         ([str(tmp_path / "empty"), *good], "no images in"),
         ([*good], "at least one"),
         ([str(photos), *good, "--out", "out.xlsx"], "neither .csv nor .json"),
-        ([str(photos), *good, "--top", "0"], "top is 0"),
-        ([str(photos), *good, "--batch", "0"], "batch is 0"),
+        ([str(photos), *good, "--top", "0"], "--top is 0"),
+        ([str(photos), *good, "--batch-size", "0"], "--batch-size is 0"),
     ]
     for words, expected in cases:
         with pytest.raises(SystemExit) as stop:

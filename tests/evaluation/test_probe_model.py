@@ -71,8 +71,11 @@ def test_the_command_writes_its_numbers(
     main([*command, "--layer", "all", "--pool", "both", "--pixels"])
     printed = capsys.readouterr().out
     report = json.loads((out / "probe.json").read_text())
-    names = [(result["layer"], result["pool"]) for result in report["results"]]
-    assert names == [(layer, pool) for layer in ("0", "-1") for pool in ("cls", "mean")] + [("pixels", "")]
+    names = [(result["weights"], result["layer"], result["pool"]) for result in report["results"]]
+    assert names == [
+        *((w, layer, pool) for w in ("trained", "untrained") for layer in ("0", "-1") for pool in ("cls", "mean")),
+        ("", "pixels", ""),
+    ]
     for result in report["results"]:
         tests = {row["C"]: row["test"] for row in result["sweep"]}
         assert list(tests) == [1, 10, 100, 1e3, 1e4, 1e5]
@@ -93,7 +96,27 @@ def test_the_command_writes_its_numbers(
     monkeypatch.setattr(extraction, "extract", refuse)
     main([*command, "--layer", "0", "--layer", "-1"])
     again = json.loads((out / "probe.json").read_text())["results"]
-    assert again == [result for result in report["results"] if result["pool"] == "cls"]
+    assert again == [result for result in report["results"] if result["pool"] == "mean"]
+
+
+def test_the_untrained_model_is_of_the_same_architecture_and_the_seed_decides_it(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    splits = {"train": {"red": 20, "green": 20}, "test": {"red": 5, "green": 6}}
+    data = colours(checkpoint.parent / "set", splits)
+    command = ["probe", str(coloured_model("autoencoder", checkpoint)), "--data", str(data), "--device", "cpu"]
+    rows = {}
+    for seed in ("0", "1"):
+        main([*command, "--seed", seed])
+        assert " untrained " in capsys.readouterr().out
+        rows[seed] = json.loads((checkpoint / "probe" / "set" / "probe.json").read_text())["results"]
+        assert [row["weights"] for row in rows[seed]] == ["trained", "untrained"]
+        features = {file.name for file in (checkpoint / "probe" / "set" / "features").iterdir()}
+        assert len(features) == 4 + 2 * int(seed)  # training and test images, of one model and then of another
+    main([*command, "--no-untrained"])
+    assert " untrained " not in capsys.readouterr().out
+    (only,) = json.loads((checkpoint / "probe" / "set" / "probe.json").read_text())["results"]
+    assert only == rows["0"][0]
 
 
 def test_fits_that_are_cut_short_are_named(
@@ -101,17 +124,17 @@ def test_fits_that_are_cut_short_are_named(
 ) -> None:
     data = colours(tmp_path / "set", {"train": {"red": 20, "green": 20}, "test": {"red": 5, "green": 6}})
     monkeypatch.setattr(probe_model, "linear_probe", partial(linear_probe, tol=1e-12, max_iter=1))
-    main(["probe", str(coloured_model("autoencoder", tmp_path / "c")), "--data", str(data), "--pool", "mean"])
-    assert "Not converged: layer -1: C = 1, 10, 100, 1000, 10000, 100000." in capsys.readouterr().out
+    main(["probe", str(coloured_model("autoencoder", tmp_path / "c")), "--data", str(data), "--no-untrained"])
+    assert "Not converged: layer -1, mean: C = 1, 10, 100, 1000, 10000, 100000." in capsys.readouterr().out
 
 
 def test_the_numbers_are_those_of_the_parts(checkpoint: Path) -> None:
-    main(["probe", str(checkpoint), "--data", "digits", "--pool", "mean", "--seed", "3"])
+    main(["probe", str(checkpoint), "--data", "digits", "--no-untrained", "--seed", "3"])
     (result,) = json.loads((checkpoint / "probe" / "digits" / "probe.json").read_text())["results"]
     model = crate_mae.load(checkpoint)
     arrays: list[np.ndarray] = []
     for split in ("train", "test"):
-        source = open_dataset("digits", split) if split == "test" else open_parts("digits", None, False).train
+        source = open_dataset("digits", split) if split == "test" else open_parts("digits").train
         pixels = torch.stack([model.preprocess(source.read(index)) for index in range(len(source))])
         with torch.no_grad():
             arrays += [model.features(pixels, pool="mean").numpy(), np.array(source.labels)]
@@ -125,7 +148,7 @@ def test_every_kind_of_checkpoint_and_a_folder_of_splits(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = colours(tmp_path / "set", {"train": {"red": 20, "green": 20}, "test": {"red": 5, "green": 6}})
-    main(["probe", str(coloured_model(kind, tmp_path / "c")), "--data", str(data), "--pool", "mean", "--pixels"])
+    main(["probe", str(coloured_model(kind, tmp_path / "c")), "--data", str(data), "--no-untrained", "--pixels"])
     report = json.loads((tmp_path / "c" / "probe" / "set" / "probe.json").read_text())
     assert report["model"]["kind"] == kind
     assert report["results"][1]["accuracy"] == 100  # by their pixels they are easily told apart
@@ -134,15 +157,15 @@ def test_every_kind_of_checkpoint_and_a_folder_of_splits(
 
 def test_which_images_choose_and_which_are_reported_on(tmp_path: Path) -> None:
     both = {"red": 10, "green": 10}
-    three = open_parts(str(colours(tmp_path / "3", {"train": both, "val": {"red": 3}, "test": both})), None, False)
+    three = open_parts(str(colours(tmp_path / "3", {"train": both, "val": {"red": 3}, "test": both})))
     assert three.validation is not None
     assert [len(three.train), len(three.validation), len(three.test)] == [20, 3, 20]
     assert "own 3 validation images" in three.words
     assert "23 training images" in three.words
-    two = open_parts(str(colours(tmp_path / "2", {"train": both, "val": {"red": 3}})), None, False)
+    two = open_parts(str(colours(tmp_path / "2", {"train": both, "val": {"red": 3}})))
     assert two.validation is None
     assert [len(two.train), len(two.test)] == [20, 3]
-    one = open_parts(str(colours(tmp_path / "1", {"": both})), None, False)
+    one = open_parts(str(colours(tmp_path / "1", {"": both})))
     assert len(one.train) + len(one.test) == 20
     assert not {one.train.key(i) for i in range(len(one.train))} & {one.test.key(i) for i in range(len(one.test))}
     assert "no test split" in one.words
@@ -151,7 +174,9 @@ def test_which_images_choose_and_which_are_reported_on(tmp_path: Path) -> None:
 def test_the_sets_own_validation_images_join_the_training_images(tmp_path: Path) -> None:
     three = {"red": 6, "green": 6, "blue": 6}
     data = colours(tmp_path / "set", {"train": {"red": 6, "green": 6}, "val": three, "test": three})
-    main(["probe", str(coloured_model("autoencoder", tmp_path / "c")), "--data", str(data), "--pixels"])
+    main(
+        ["probe", str(coloured_model("autoencoder", tmp_path / "c")), "--data", str(data), "--no-untrained", "--pixels"]
+    )
     sweep = json.loads((tmp_path / "c" / "probe" / "set" / "probe.json").read_text())["results"][1]["sweep"]
     assert sweep[0]["validation"] == pytest.approx(100 * 2 / 3)  # blue is unknown
     assert sweep[0]["test"] == 100  # blue is known
@@ -161,7 +186,9 @@ def test_classes_without_training_images_are_named_in_a_note(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = colours(tmp_path / "set", {"train": {"red": 10, "green": 10}, "test": {"red": 5, "blue": 4}})
-    main(["probe", str(coloured_model("autoencoder", tmp_path / "c")), "--data", str(data), "--pixels"])
+    main(
+        ["probe", str(coloured_model("autoencoder", tmp_path / "c")), "--data", str(data), "--no-untrained", "--pixels"]
+    )
     printed = re.sub(r"\s+", " ", capsys.readouterr().out)
     assert "4 test images are of classes that have no training images; they count as errors." in printed
     results = json.loads((tmp_path / "c" / "probe" / "set" / "probe.json").read_text())["results"]
@@ -181,7 +208,7 @@ def test_bad_input_gets_one_sentence(checkpoint: Path, tmp_path: Path, capsys: p
         "one class": ["probe", str(checkpoint), "--data", str(one)],
         "no training images": ["probe", str(checkpoint), "--data", str(untrained)],
         "no layer 7 in 2": [*good, "--layer", "7"],
-        "--batch is 0": [*good, "--batch", "0"],
+        "--batch-size is 0": [*good, "--batch-size", "0"],
         "--workers is -1": [*good, "--workers", "-1"],
         "--seed is -1": [*good, "--seed", "-1"],
         "no folder": ["probe", str(checkpoint), "--data", str(tmp_path / "none")],

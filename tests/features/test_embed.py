@@ -16,7 +16,7 @@ from rich.console import Console
 
 import crate_mae
 from crate_mae.cli import main
-from crate_mae.data.open import open_whole
+from crate_mae.data.open import find_images
 from crate_mae.data.packing import pack
 from crate_mae.data.source import ImageSource
 from crate_mae.errors import UserError
@@ -90,7 +90,7 @@ class Killed(BaseException):
 def test_what_is_resumed_is_the_same_to_the_last_bit(
     model: crate_mae.MaskedAutoencoder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    source = open_whole(photos)
+    source = find_images(photos).whole()
     whole, out = tmp_path / f"whole{suffix}", tmp_path / f"out{suffix}"
     embed(model, source, LAST, whole, QUIET)
     written: list[int] = []
@@ -123,10 +123,10 @@ def test_what_is_resumed_is_the_same_to_the_last_bit(
 
 def test_a_finished_file_is_left_as_it_is(model: crate_mae.MaskedAutoencoder, photos: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.npz"
-    first = embed(model, open_whole(photos), LAST, out, QUIET)
+    first = embed(model, find_images(photos).whole(), LAST, out, QUIET)
     stamp = out.stat().st_mtime_ns
     Path(f"{out}.parts").mkdir()  # killed just before it would have gone
-    again = embed(model, open_whole(photos), LAST, out, QUIET)
+    again = embed(model, find_images(photos).whole(), LAST, out, QUIET)
     assert (again.count, again.bad, again.before) == (first.count, first.bad, True)
     assert out.stat().st_mtime_ns == stamp
     assert not Path(f"{out}.parts").exists()
@@ -136,11 +136,11 @@ def test_another_request_in_the_same_place_is_refused(
     model: crate_mae.MaskedAutoencoder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done, half = tmp_path / "done.npz", tmp_path / "half.npz"
-    embed(model, open_whole(photos), LAST, done, QUIET)
+    embed(model, find_images(photos).whole(), LAST, done, QUIET)
     with monkeypatch.context() as patch:
         patch.setattr(embedding, "write_table", lambda *_: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
-            embed(model, open_whole(photos), LAST, half, QUIET)
+            embed(model, find_images(photos).whole(), LAST, half, QUIET)
     other = small_model("crate_mae_tiny", final_norms=True, lambda_=0.4).eval()
     for out in (done, half):
         for asked, said in [
@@ -150,11 +150,11 @@ def test_another_request_in_the_same_place_is_refused(
             ((other, LAST, QUIET), "the model was another"),
         ]:
             with pytest.raises(UserError, match=said):
-                embed(asked[0], open_whole(photos), asked[1], out, asked[2])
+                embed(asked[0], find_images(photos).whole(), asked[1], out, asked[2])
     write(photos / "cat" / "08.png", 99)  # written anew under its old name
     for out in (done, half):
         with pytest.raises(UserError, match="the images were others, or have changed since; delete it"):
-            embed(model, open_whole(photos), LAST, out, QUIET)
+            embed(model, find_images(photos).whole(), LAST, out, QUIET)
 
 
 def test_shards_and_named_sets_have_features_too(model: crate_mae.MaskedAutoencoder, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_disk_that_goes_away_loses_nothing(
     for number in range(40):
         write(tmp_path / "photos" / f"{number:02d}.png", number)
     monkeypatch.setattr(embedding, "fingerprint", lambda source: "the same")
-    whole = open_whole(tmp_path / "photos")
+    whole = find_images(tmp_path / "photos").whole()
     with pytest.raises(UserError, match=r"Input/output error.*the disk is gone"):
         embed(model, Gone(whole, 16), LAST, tmp_path / "out.npz", QUIET)
     few = embed(model, Gone(whole, 38), LAST, tmp_path / "out.npz", QUIET)

@@ -70,9 +70,9 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[set[Which]]:
 def test_what_is_in_the_cache_is_not_computed_again(source: Pictures, tmp_path: Path, passes: list[set[Which]]) -> None:
     model = small_model("crate_mae_tiny")
     one, two = Which(1, "cls"), Which(-1, "mean")
-    first = model_features(model, source, [one], tmp_path, QUIET)
-    again = model_features(model, source, [one, two], tmp_path, QUIET)
-    last = model_features(model, source, [two, one], tmp_path, QUIET)
+    first = model_features(model, source, [one], cache=tmp_path, reader=QUIET)
+    again = model_features(model, source, [one, two], cache=tmp_path, reader=QUIET)
+    last = model_features(model, source, [two, one], cache=tmp_path, reader=QUIET)
     assert passes == [{one}, {two}]
     assert list(last) == [two, one]
     for found in (again, last):
@@ -94,15 +94,15 @@ def test_another_model_or_another_set_has_another_place(
     renamed = Pictures("noise", source.pictures, source.labels, ["c", "d"])
     shorter = Part(source, np.arange(10))
     for each in [*models, changed]:
-        model_features(each, source, [Which(-1, "cls")], tmp_path, QUIET)
+        model_features(each, source, [Which(-1, "cls")], cache=tmp_path, reader=QUIET)
     for part in (other, relabelled, renamed, shorter):
-        model_features(model, part, [Which(-1, "cls")], tmp_path, QUIET)
+        model_features(model, part, [Which(-1, "cls")], cache=tmp_path, reader=QUIET)
     assert len(passes) == 8
 
 
 def test_a_damaged_cache_is_computed_again(source: Pictures, tmp_path: Path, passes: list[set[Which]]) -> None:
     model, which = small_model("crate_mae_tiny"), Which(-1, "cls")
-    good = model_features(model, source, [which], tmp_path, QUIET)[which]
+    good = model_features(model, source, [which], cache=tmp_path, reader=QUIET)[which]
     (file,) = tmp_path.iterdir()
     whole = file.read_bytes()
     middle = whole.index(good.values[5].tobytes()[:32])
@@ -111,7 +111,7 @@ def test_a_damaged_cache_is_computed_again(source: Pictures, tmp_path: Path, pas
     for damaged in damages:
         file.write_bytes(damaged)
         np.testing.assert_array_equal(
-            model_features(model, source, [which], tmp_path, QUIET)[which].values, good.values
+            model_features(model, source, [which], cache=tmp_path, reader=QUIET)[which].values, good.values
         )
     assert len(passes) == 1 + len(damages)
     assert file.read_bytes() == whole
@@ -123,7 +123,7 @@ def test_a_write_that_fails_leaves_nothing(source: Pictures, tmp_path: Path, mon
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match="No space"):
-        model_features(small_model("crate_mae_tiny"), source, [Which(-1, "cls")], tmp_path, QUIET)
+        model_features(small_model("crate_mae_tiny"), source, [Which(-1, "cls")], cache=tmp_path, reader=QUIET)
     assert not list(tmp_path.iterdir())
 
 

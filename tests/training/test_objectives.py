@@ -9,7 +9,6 @@ from crate_mae.training.objectives import Classifying, drop_path
 from tests.conftest import small_model
 
 NAMES = ["a", "b", "c", "d"]
-MASKS = torch.zeros(6, 12, dtype=torch.bool)  # no objective of a classifier looks at it
 LABELS = torch.tensor([0, 1, 2, 3, 1, 1])
 
 
@@ -30,7 +29,7 @@ def cross_entropy(scores: Tensor, targets: Tensor) -> Tensor:
 def test_mixup_is_cross_entropy_on_mixed_pictures_and_labels(six: Tensor) -> None:
     objective = Classifying(classifier(), mixup=0.8).train()
     torch.manual_seed(7)
-    loss = objective(six, LABELS, MASKS)
+    loss = objective(six, LABELS)
     torch.manual_seed(7)
     share = torch.distributions.Beta(0.8, 0.8).sample().item()
     partner = torch.randperm(6)
@@ -49,7 +48,7 @@ def test_the_share_of_mixup_is_of_the_beta_distribution() -> None:
     objective.model.encoder = torch.nn.Identity()  # only what enters is looked at
     pair = torch.stack([torch.zeros(3, 12, 24), torch.ones(3, 12, 24)]).double()
     for _ in range(600):
-        objective(pair, LABELS[:2], MASKS[:2])
+        objective(pair, LABELS[:2])
     # The first picture stays 0 where the permutation is the identity; else it is 1 - share, of variance 1/(4 (2a + 1)).
     moved = torch.tensor([value for value in seen if value > 0])
     assert len(moved) == pytest.approx(300, abs=60)
@@ -61,13 +60,13 @@ def test_label_smoothing_by_hand(six: Tensor) -> None:
     objective = Classifying(classifier(), label_smoothing=0.2).train()
     targets = torch.full((6, 4), 0.2 / 4, dtype=torch.float64)
     targets[torch.arange(6), LABELS] += 0.8
-    torch.testing.assert_close(objective(six, LABELS, MASKS), cross_entropy(objective.model(six), targets))
+    torch.testing.assert_close(objective(six, LABELS), cross_entropy(objective.model(six), targets))
 
 
 def test_smoothing_and_mixing_are_for_training_alone(six: Tensor) -> None:
     objective = Classifying(classifier(), mixup=0.8, label_smoothing=0.2).eval()
     one_hot = torch.eye(4, dtype=torch.float64)[LABELS]
-    torch.testing.assert_close(objective(six, LABELS, MASKS), cross_entropy(objective.model(six), one_hot))
+    torch.testing.assert_close(objective(six, LABELS), cross_entropy(objective.model(six), one_hot))
 
 
 @pytest.mark.parametrize("name", ["crate_mae_tiny", "vit_mae_small"])
@@ -117,7 +116,7 @@ def test_seed_step_and_rank_decide_what_is_drawn(six: Tensor) -> None:
     def loss(seed: int, step: int, rank: int, before: int) -> float:
         torch.rand(before)  # whatever was drawn earlier
         seed_step(seed, step, rank)
-        return objective(six, LABELS, MASKS).item()
+        return objective(six, LABELS).item()
 
     assert loss(3, 5, 0, 0) == loss(3, 5, 0, 11)
     assert len({loss(3, 5, 0, 0), loss(4, 5, 0, 0), loss(3, 6, 0, 0), loss(3, 5, 1, 0)}) == 4
@@ -133,7 +132,7 @@ def test_computing_layers_again_draws_the_same(six: Tensor) -> None:
         objective.model.encoder.recompute = recompute
         objective.zero_grad()
         seed_step(0, 1, 0)
-        objective(six, LABELS, MASKS).backward()
+        objective(six, LABELS).backward()
         gradients.append([parameter.grad.clone() for parameter in objective.parameters()])
     torch.testing.assert_close(gradients[0], gradients[1])
 
@@ -143,7 +142,7 @@ def test_all_options_work_in_bfloat16(name: str, six: Tensor) -> None:
     objective = Classifying(classifier(name).float(), 0.8, 0.1)
     drop_path(objective.model, 0.5)
     with torch.autocast("cpu", torch.bfloat16):
-        loss = objective.train()(six.float(), LABELS, MASKS)
+        loss = objective.train()(six.float(), LABELS)
     loss.backward()
     assert torch.isfinite(loss)
 

@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 import crate_mae
-from crate_mae.data.loader import Batch
+from crate_mae.data.masked import MaskedBatch
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.recipes import digits
 from crate_mae.tokens import random_mask
@@ -61,7 +61,7 @@ def new_model(make: str) -> MaskedAutoencoder:
     return crate_mae.create_model(MAKES[make], generator=torch.Generator().manual_seed(1), **SIZES)
 
 
-def batch_of(step: int, config: PretrainConfig, processes: Processes) -> list[Batch]:
+def batch_of(step: int, config: PretrainConfig, processes: Processes) -> list[MaskedBatch]:
     """This process's share of a step's images, in parts."""
     generator = torch.Generator().manual_seed(step)
     images = torch.randn(BATCH, 3, 12, 24, generator=generator)
@@ -70,7 +70,7 @@ def batch_of(step: int, config: PretrainConfig, processes: Processes) -> list[Ba
     size = BATCH // (processes.world * config.accumulation)
     first = processes.rank * size * config.accumulation
     parts = [slice(at, at + size) for at in range(first, first + size * config.accumulation, size)]
-    return [Batch(images[at], labels[at], masks[at], indices[at], [], False) for at in parts]
+    return [MaskedBatch(images[at], labels[at], indices[at], [], False, masks[at]) for at in parts]
 
 
 def gradients(

@@ -85,7 +85,7 @@ class Trainee:
 def ours(work: Work) -> Trainee:
     """A training step of this project's runs."""
     objective = Completing(work.model())
-    given = work.images, torch.full((work.batch,), -1), work.masks
+    given = work.images, work.masks
     optimiser = adamw(objective.model, learning_rate=1e-4, weight_decay=0.05)
     return Trainee(lambda: objective(*given), optimiser)
 

@@ -22,9 +22,9 @@ from crate_mae.allocator import freed_memory_kept
 from crate_mae.bench.harness import Run, race
 from crate_mae.bench.table import Row, at_least
 from crate_mae.data.folders import Folder
-from crate_mae.data.loader import Samples, training_batches
-from crate_mae.data.source import ImageSource
+from crate_mae.data.loader import LabelledSamples, training_batches
 from crate_mae.data.transforms import Augmentation, Transform
+from crate_mae.image_files import Encoded, Picture
 from crate_mae.models.config import IMAGENET_MEAN, IMAGENET_STD
 
 PIPELINE, DECODING = "pipeline", "decoding alone"
@@ -47,10 +47,9 @@ WHOLE, QUICK = Sizes(), Sizes(images=64, rounds=2)
 class Decoding(Transform):
     """Decode the image in full and in colour, with Pillow only, and discard it."""
 
-    def __call__(self, source: ImageSource, index: int, generator: torch.Generator) -> UInt8[Tensor, "c H W"]:
-        stored = source.stored(index)
-        assert isinstance(stored, bytes)
-        with Image.open(BytesIO(stored)) as opened:
+    def __call__(self, picture: Picture, generator: torch.Generator) -> UInt8[Tensor, "c H W"]:
+        assert isinstance(picture, Encoded)
+        with Image.open(BytesIO(picture.content)) as opened:
             opened.load()
         return torch.zeros(self.channels, *self.size, dtype=torch.uint8)
 
@@ -62,8 +61,8 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
             photo(number, sizes.width, sizes.height).save(Path(folder) / f"{number:04d}.jpg", quality=90)
         source = Folder(Path(folder), None)
         samples = {
-            PIPELINE: Samples(source, Augmentation((sizes.size, sizes.size), *colours), num_patches=196),
-            DECODING: Samples(source, Decoding((1, 1), *colours), num_patches=196),
+            PIPELINE: LabelledSamples(source, Augmentation((sizes.size, sizes.size), *colours)),
+            DECODING: LabelledSamples(source, Decoding((1, 1), *colours)),
         }
         steps = range(sizes.images // sizes.batch)
         for workers in sizes.workers:

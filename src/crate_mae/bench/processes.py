@@ -86,13 +86,12 @@ def main(asked: dict[str, Any]) -> None:
         work = Work.from_dict(asked)
         share = slice(processes.rank, None, processes.world)
         images, masks = work.images[share], work.masks[share]
-        labels = torch.full((len(images),), -1)
         objective = Completing(work.model())
         together = join(objective, processes)
         optimiser = adamw(objective.model, learning_rate=1e-4, weight_decay=0.05)
 
         def step() -> None:
-            together(images, labels, masks).backward()
+            together(images, masks).backward()
             optimiser.step()
             optimiser.zero_grad()
 

@@ -8,7 +8,7 @@ import tyro
 
 from crate_mae.cli.arguments import Data, checked_seed
 from crate_mae.device import Device, pick_device
-from crate_mae.errors import UserError
+from crate_mae.errors import UserError, check_at_least
 
 
 def complete(
@@ -91,23 +91,22 @@ def embed(
         workers: Processes that load images; 0 loads them in the main process.
         device: Where to compute; auto takes a GPU where there is one.
     """
-    for name, value, least in (("batch-size", batch_size, 1), ("workers", workers, 0)):
-        if value < least:
-            raise UserError(f"--{name} is {value}; choose a whole number from {least} up.")
+    check_at_least("--batch-size", batch_size, 1)
+    check_at_least("--workers", workers, 0)
 
     from rich.console import Console
 
-    from crate_mae.data.open import find_splits
+    from crate_mae.data.open import find_images
     from crate_mae.features.embed import embed
     from crate_mae.features.extraction import Reader, Which
     from crate_mae.models.zoo import load
 
-    splits = find_splits(data, data_root, download)
-    if split is None and len(splits) > 1:
-        raise UserError(f"{data} has the splits {', '.join(splits)}; choose one of them with --split.")
-    if split is not None and split not in splits:
-        raise UserError(f"{data} has no split {split}; it has {', '.join(splits)}.")
-    source = splits[next(iter(splits)) if split is None else split]()
+    images = find_images(data, data_root, download)
+    if split is None and len(images.own) > 1:
+        raise UserError(f"{data} has the splits {', '.join(images.own)}; choose one of them with --split.")
+    if split is not None and split not in images.own:
+        raise UserError(f"{data} has no split {split}; it has {', '.join(images.own)}.")
+    source = images.open(split or images.own[0])
     model = load(checkpoint).to(pick_device(device))
     reader = Reader(batch_size, workers, Console(stderr=True))
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Verbs for images."""
+"""Verbs for images: data pack, data check."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import tyro
 
 from crate_mae.cli.arguments import Data
-from crate_mae.errors import UserError
+from crate_mae.errors import check_at_least
 
 
 def data_pack(folder: tyro.conf.Positional[Path], out: Path, shard_size: str = "1GB") -> None:
@@ -15,7 +15,7 @@ def data_pack(folder: tyro.conf.Positional[Path], out: Path, shard_size: str = "
     Args:
         folder: The images, with or without class folders, with or without train/, val/ and test/.
         out: Folder for the shards; it must be new or empty.
-        shard_size: A shard ends before it would be larger: 500MB, 1GB.
+        shard_size: The largest size of a shard: 500MB, 1GB.
     """
     from rich.console import Console
 
@@ -25,17 +25,18 @@ def data_pack(folder: tyro.conf.Positional[Path], out: Path, shard_size: str = "
 
 
 def data_check(data: tyro.conf.Positional[Data], data_root: Path | None = None, workers: int | None = None) -> None:
-    """Read every image of a set and list those that can't be read; exit with code 1 where there are any.
+    """Read every image of a set and list the unreadable ones; exit with code 1 if there are any.
 
     Args:
-        data_root: Where named sets are; data/ unless given.
-        workers: Processes that read; as many as there are processors unless given.
+        data_root: Where named sets are; the default is data/.
+        workers: Processes that load images; the default is one for each processor.
     """
+    if workers is not None:
+        check_at_least("--workers", workers, 1)
+
     from rich.console import Console
 
     from crate_mae.data.checking import check
 
-    if workers is not None and workers < 1:
-        raise UserError(f"--workers is {workers}; choose a whole number from 1 up.")
     if check(data, data_root, workers, Console()):
         sys.exit(1)

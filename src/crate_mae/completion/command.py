@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from rich.console import Console
 
-from crate_mae import figures, image_io
+from crate_mae import figures, image_files
 from crate_mae.analysis.completed_images import MASKED_COLOUR
 from crate_mae.completion.inpaint import BATCH, Filled, inpaint
 from crate_mae.completion.mask_regions import (
@@ -235,7 +235,7 @@ def draw_sheet(photo: Photo, plan: Plan, filled: Filled, out: Path) -> None:
 
 def _panel(image: Image.Image) -> np.ndarray:
     """(H, W, 3) in [0, 1], small enough for a sheet."""
-    image = image_io.in_mode(image, "RGB")
+    image = image_files.in_mode(image, "RGB")
     scale = min(1.0, PANEL / max(image.size))
     width, height = (max(1, round(scale * side)) for side in image.size)
     return np.asarray(image.resize((width, height), Image.Resampling.BICUBIC), dtype=np.float32) / 255

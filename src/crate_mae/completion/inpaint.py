@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from PIL import Image
 from torch import Tensor
 
-from crate_mae import image_io
+from crate_mae import image_files, image_tensors
 from crate_mae.completion.mask_regions import Region
 from crate_mae.completion.photo import Photo
 from crate_mae.completion.tiles import Plan, Tile, bounds, seam_weights, tile_weights
@@ -37,7 +37,7 @@ class Filled:
 def inpaint(photo: Photo, plan: Plan, model: MaskedAutoencoder, advance: Callable[[], object] = lambda: None) -> Filled:
     """Complete a planned region of a picture; ``advance`` is called after every batch of tiles."""
     config = model.config
-    mean, std = image_io.statistics(config.mean, config.std, torch.empty(0, device=model.device))
+    mean, std = image_tensors.statistics(config.mean, config.std, torch.empty(0, device=model.device))
 
     @torch.no_grad()
     def complete(images: Tensor, masks: Tensor) -> Tensor:
@@ -54,9 +54,9 @@ def inpaint(photo: Photo, plan: Plan, model: MaskedAutoencoder, advance: Callabl
 
 def model_view(photo: Photo, channels: int) -> Float[np.ndarray, "H W channels"]:
     """A picture in the channels of a model, from 0 to 1; on white where a model has no opacity."""
-    if channels not in image_io.MODES:
+    if channels not in image_files.MODES:
         raise UserError(f"this model takes images of {channels} channels, which no picture has; choose another model.")
-    image = image_io.in_mode(photo.image(), image_io.MODES[channels])
+    image = image_files.in_mode(photo.image(), image_files.MODES[channels])
     return np.atleast_3d(np.asarray(image, dtype=np.float32) / 255)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool
 from PIL import Image
 
-from crate_mae import image_io
+from crate_mae import image_files
 from crate_mae.errors import UserError
 from crate_mae.tokens import Size
 
@@ -55,10 +55,10 @@ def region_by_picture(marks: Bool[np.ndarray, "h w"], size: Size) -> Region:
 
 def read_marks(path: str | Path) -> Bool[np.ndarray, "h w"]:
     """What a picture marks: its opaque pixels where any is transparent, its white ones where none is."""
-    picture = image_io.read(path)
+    picture = image_files.read(path)
     level = _opacity(picture)
     if level is None:
-        level = np.asarray(image_io.in_mode(picture, "L"))
+        level = np.asarray(image_files.in_mode(picture, "L"))
     if not (level >= HALF).any():
         raise UserError(f"{path} marks nothing: it has no white pixel; mark in white what is to be completed.")
     return level >= HALF

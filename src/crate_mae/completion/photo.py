@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import UInt8, UInt16
 from PIL import Image
 
-from crate_mae import image_io
+from crate_mae import image_files
 from crate_mae.errors import UserError
 from crate_mae.tokens import Size
 
@@ -44,10 +44,10 @@ class Photo:
 
 def read_photo(source: Image.Image | str | Path) -> Photo:
     """Read a picture, upright. Palettes and CMYK become RGB, gray of 32 bits or floating point becomes 8 bits."""
-    image = image_io.read(source)
+    image = image_files.read(source)
     profile = None if image.mode in OTHER_COLOURS else image.info.get("icc_profile")
     exif = image.getexif()
-    exif.pop(image_io.ORIENTATION, None)  # it is upright now
+    exif.pop(image_files.ORIENTATION, None)  # it is upright now
     pixels = np.asarray(_storable(image))
     return Photo(np.atleast_3d(pixels), profile, exif.tobytes() if len(exif) else None)
 
@@ -59,10 +59,10 @@ def _storable(image: Image.Image) -> Image.Image:
         if image.mode != "I" or (values.min() >= 0 and 255 < values.max() < 2**16):
             return Image.fromarray(values.astype(np.uint16))
     if image.mode.startswith(("I", "F", "1")):
-        return image_io.in_mode(image, "L")
+        return image_files.in_mode(image, "L")
     if image.has_transparency_data:
         return image.convert("LA" if image.mode.startswith("L") and image.mode != "LAB" else "RGBA")
-    return image if image.mode in ("L", "RGB") else image_io.in_mode(image, "RGB")
+    return image if image.mode in ("L", "RGB") else image_files.in_mode(image, "RGB")
 
 
 def write_photo(photo: Photo, path: Path) -> None:
@@ -70,7 +70,7 @@ def write_photo(photo: Photo, path: Path) -> None:
     image, kind = photo.image(), format_of(path)
     options: dict[str, Any] = {"icc_profile": photo.profile, "exif": photo.exif}
     if kind == "JPEG":
-        image = image_io.in_mode(image, "RGB" if photo.pixels.shape[2] > 2 else "L")
+        image = image_files.in_mode(image, "RGB" if photo.pixels.shape[2] > 2 else "L")
         options |= {"quality": 95, "subsampling": 0}
     encoded = BytesIO()  # first: a picture that can't be encoded leaves an existing file as it is
     image.save(encoded, format=kind, **{name: value for name, value in options.items() if value is not None})

@@ -1,7 +1,7 @@
 """Folders of images, with a folder for each class or without."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,22 +12,21 @@ from crate_mae.errors import UserError
 SUFFIXES = frozenset(
     ".avif .bmp .gif .jfif .jp2 .jpeg .jpg .pbm .pgm .png .pnm .ppm .tif .tiff .webp".split()  # noqa: SIM905
 )
-"""The files that are taken for images, in either case; everything else in a folder is passed over."""
+"""Files with these suffixes, in either case, are taken for images; everything else in a folder is ignored."""
 
 
 class Folder(ImageSource):
     """The images below a folder.
 
-    Where no image lies in the folder itself, its subfolders are the classes and the images below them, however deep,
-    have their labels. Where one does, nothing has a label. Hidden files and files that are no images are passed over;
-    links are followed, each folder once.
+    With class names, an image's class is the first folder on its path below this one, however deep it is.
     """
 
-    def __init__(self, path: Path, class_names: Sequence[str] | None):
+    def __init__(self, path: Path, class_names: Sequence[str] | None, files: Sequence[str] | None = None):
+        """``files`` are relative to the folder; by default all images below it."""
         self.path = path
-        self.files = [os.path.relpath(file, path) for file in walk(path)]
+        self.files = list(walk_relative(path) if files is None else files)
         if not self.files:
-            raise UserError(f"there are no images in {path}; files that end in {', '.join(sorted(SUFFIXES))} count.")
+            raise no_images(path)
         self.labels = None
         if class_names is not None:
             place = {name: number for number, name in enumerate(class_names)}
@@ -54,46 +53,71 @@ class Folder(ImageSource):
 
 
 def as_key(file: str) -> str:
-    """A path without its suffix, fit to name a sample in a shard: there the name ends at the first dot."""
+    """A path without its suffix, as the name of a sample in a shard: there the name ends at the first dot."""
     folder, name = os.path.split(file)
     stem = os.path.splitext(name)[0].replace(".", "_")
     return f"{folder}/{stem}".replace(os.sep, "/").lstrip("/")
 
 
-def classes(folders: Sequence[Path]) -> list[str] | None:
-    """The class folders of one set that lies in several folders (its splits), or None where it has no classes."""
-    found = set()
-    for folder in folders:
-        above = {_identity(folder)}
-        entries = _entries(folder)
-        if any(_is_image(entry) for entry in entries):
-            return None
-        found |= {entry.name for entry in entries if entry.is_dir() and any(_walk(entry.path, set(above)))}
-    return sorted(found) or None
+def class_folders(splits: Iterable[Sequence[str]]) -> list[str] | None:
+    """The classes of a set from the relative paths of the images in each of its splits: the folders at the top.
+
+    None if an image lies in no folder: then no image of the set has a label.
+    """
+    files = [file for split in splits for file in split]
+    if any(os.sep not in file for file in files):
+        return None
+    return sorted({file.split(os.sep, 1)[0] for file in files}) or None
+
+
+def image_files(paths: Iterable[Path]) -> list[Path]:
+    """Image files as they are named, and the images below each folder; an error if one of them is not there."""
+    files: list[Path] = []
+    for path in (path.expanduser() for path in paths):
+        found = [Path(file) for file in walk(path)] if path.is_dir() else [path]
+        if not found:
+            raise no_images(path)
+        if not path.exists():
+            raise UserError(f"there is no image or folder {printable(str(path))}.")
+        files += found
+    if not files:
+        raise UserError("name at least one image or folder.")
+    return files
+
+
+def no_images(folder: Path) -> UserError:
+    """For a folder without any."""
+    return UserError(
+        f"there are no images in {printable(str(folder))}; files that end in {', '.join(sorted(SUFFIXES))} count."
+    )
 
 
 def walk(folder: Path) -> Iterator[str]:
-    """The images below a folder, in an order that depends on their names alone."""
+    """The images below a folder, in an order that depends only on their names.
+
+    Hidden files and files that are no images are ignored; links are followed, each folder once.
+    """
     yield from _walk(str(folder), set())
 
 
-def _walk(folder: str, been: set[tuple[int, int]]) -> Iterator[str]:
-    if _identity(folder) in been:  # a link back up would never end
+def walk_relative(folder: Path) -> Iterator[str]:
+    """The same, as paths below the folder."""
+    return (os.path.relpath(file, folder) for file in walk(folder))
+
+
+def _walk(folder: str, visited: set[tuple[int, int]]) -> Iterator[str]:
+    status = os.stat(folder)
+    if (status.st_dev, status.st_ino) in visited:  # a link to a parent would never end
         return
-    been.add(_identity(folder))
+    visited.add((status.st_dev, status.st_ino))
     for entry in _entries(folder):
         if entry.is_dir():
-            yield from _walk(entry.path, been)
+            yield from _walk(entry.path, visited)
         elif _is_image(entry):
             yield entry.path
 
 
-def _identity(folder: str | Path) -> tuple[int, int]:
-    status = os.stat(folder)
-    return status.st_dev, status.st_ino
-
-
-def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
+def _entries(folder: str) -> list[os.DirEntry[str]]:
     with os.scandir(folder) as entries:
         seen = [entry for entry in entries if not entry.name.startswith(".") and entry.name != "__MACOSX"]
     return sorted(seen, key=lambda entry: entry.name)

@@ -1,80 +1,101 @@
-"""A set of images from what a person calls it: a name, a folder or shards."""
+"""A set of images by what a person calls it: a name, a folder or shards."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import get_args
 
-from crate_mae.data.folders import Folder, classes
+from crate_mae.data.folders import Folder, class_folders, walk_relative
 from crate_mae.data.named import NAMED, NAMES, Split, open_named
 from crate_mae.data.shards import Shards, find_shards, is_pattern
-from crate_mae.data.source import ImageSource, carve
+from crate_mae.data.source import ImageSource, Part, carve
 from crate_mae.errors import UserError
 
 ROOT = Path("data")
-"""Where named sets are looked for unless a root is given."""
+"""Where named sets are looked for by default."""
 FOLDERS: dict[Split, tuple[str, ...]] = {
     "train": ("train", "training"),
     "val": ("val", "valid", "validation"),
     "test": ("test", "testing"),
 }
-"""The folders that are taken for a split."""
+"""The names of folders that are taken for a split."""
 
-Splits = dict[Split, Callable[[], ImageSource]]
+SPLITS: tuple[Split, ...] = get_args(Split)
+
+Openers = dict[Split, Callable[[], ImageSource]]
+
+
+class ImageSet:
+    """A set of images. Each split is opened once, when it is first asked for."""
+
+    def __init__(self, name: str, openers: Openers):
+        self.name = name
+        self.own = tuple(openers)
+        """The splits that the set has itself; ``train`` alone if it has no splits."""
+        self.open = cache(lambda split: openers[split]())
+        """From one of the set's own splits to its images."""
+
+    def split(self, split: Split) -> ImageSource:
+        """The images of a split:
+
+        - ``train``: the training images, without those carved out for validation;
+        - ``val``: the set's own validation split; without one, 5 % of the training images (``carve``);
+        - ``test``: the set's own test split; without one, the same as ``val``.
+
+        If there are no splits at all, every image is a training image in this sense.
+        """
+        if split not in SPLITS:
+            raise UserError(f"there is no split {split}; choose from {', '.join(SPLITS)}.")
+        wanted: Split = "val" if split == "test" and "test" not in self.own else split
+        if wanted in self.own and (wanted != "train" or "val" in self.own):
+            return self.open(wanted)
+        if "train" not in self.own:
+            raise UserError(
+                f"{self.name} has no training images; put them in a folder train/ beside {', '.join(self.own)}/."
+            )
+        training = self.open("train")
+        if wanted == "train" and len(training) == 1:
+            return training
+        return self._carved()[wanted == "val"]
+
+    @cache  # noqa: B019 (it lives as long as its images)
+    def _carved(self) -> tuple[Part, Part]:
+        return carve(self.open("train"))
+
+    def whole(self) -> ImageSource:
+        """Every image of a set that has no splits."""
+        if len(self.own) > 1:
+            raise UserError(f"{self.name} has the splits {', '.join(self.own)}; choose one of them.")
+        return self.open(self.own[0])
 
 
 def open_dataset(data: str | Path, split: Split, root: Path | None = None, download: bool = False) -> ImageSource:
-    """A split of a set of images.
+    """One split of a set of images; ``find_images`` gives several without reading the set's folders again."""
+    return find_images(data, root, download).split(split)
 
-    ``data`` is a name (``NAMED``) or a path. What a split is, by what there is:
 
-    - ``train``: the training images, less those carved out for validation;
-    - ``val``: the set's own validation split; without one, 5 % of the training images (``carve``);
-    - ``test``: the set's own test split; without one, the same as ``val``.
+def find_images(data: str | Path, root: Path | None = None, download: bool = False) -> ImageSet:
+    """The set of images that ``data`` stands for: a name (``NAMED``), a folder, a shard or a pattern of shards.
 
-    Where there are no splits at all, every image is a training image in this sense. A named set is looked for below
-    ``root`` in torchvision's layout, then as ``root/NAME`` in any layout that a path may have. Nothing is fetched,
-    and no archive unpacked, without ``download``.
+    A named set is looked for below ``root`` in its own layout, then as ``root/NAME`` in any layout that a path may
+    have. Nothing is fetched, and no archive unpacked, without ``download``.
     """
-    if split not in get_args(Split):
-        raise UserError(f"there is no split {split}; choose from {', '.join(get_args(Split))}.")
-    there = find_splits(data, root, download)
-    wanted: Split = "val" if split == "test" and "test" not in there else split
-    if wanted in there and (wanted != "train" or "val" in there):
-        return there[wanted]()
-    if "train" not in there:
-        raise UserError(f"{data} has no training images; put them in a folder train/ beside {', '.join(there)}/.")
-    training = there["train"]()
-    if wanted == "train" and len(training) == 1:
-        return training
-    return carve(training)[wanted == "val"]
-
-
-def open_whole(data: str | Path, root: Path | None = None, download: bool = False) -> ImageSource:
-    """Every image of a set that has no splits."""
-    there = find_splits(data, root, download)
-    if len(there) > 1:
-        raise UserError(f"{data} has the splits {', '.join(there)}; choose one of them.")
-    return next(iter(there.values()))()
-
-
-def find_splits(data: str | Path, root: Path | None = None, download: bool = False) -> Splits:
-    """The splits that a set has itself, each opened when it is called; ``train`` where there is no word of splits."""
-    if str(data) in NAMED:
-        return _named(str(data), root or ROOT, download)
-    if is_pattern(str(data)):
-        return {"train": partial(Shards, find_shards(str(data)))}
+    name = str(data)
+    if name in NAMED:
+        return ImageSet(name, _named(name, root or ROOT, download))
+    if is_pattern(name):
+        return ImageSet(name, {"train": partial(Shards, find_shards(name))})
     path = Path(data).expanduser()
     if path.is_file() and path.suffix == ".tar":
-        return {"train": partial(Shards, [path])}
+        return ImageSet(name, {"train": partial(Shards, [path])})
     if path.is_dir():
-        return tree_splits(path)
+        return ImageSet(name, tree_splits(path))
     if path.exists():
         raise UserError(f"{path} is neither a folder of images nor a .tar shard.")
     raise UserError(f"there is no folder {path}, and no set of that name; the names are {NAMES}.")
 
 
-def _named(name: str, root: Path, download: bool) -> Splits:
+def _named(name: str, root: Path, download: bool) -> Openers:
     named, root = NAMED[name], root.expanduser()
     if not named.is_there(root) and (root / name).is_dir():
         return tree_splits(root / name)
@@ -86,8 +107,11 @@ def _named(name: str, root: Path, download: bool) -> Splits:
     return {split: partial(open_named, name, root, split, download) for split in named.splits}
 
 
-def tree_splits(path: Path) -> Splits:
-    """The splits of a folder: its folders of that name, or all of it for training where it has none."""
+def tree_splits(path: Path) -> Openers:
+    """The splits of a folder: its folders of that name, or all of it for training if it has none.
+
+    The first that is opened walks all of them, once: the classes of a split are those of all splits together.
+    """
     parts: dict[Split, Path] = {}
     for split, names in FOLDERS.items():
         for name in names:
@@ -95,9 +119,17 @@ def tree_splits(path: Path) -> Splits:
                 parts.setdefault(split, path / name)
     if not parts:
         parts = {"train": path}
-    shards = {split: sorted(part.glob("*.tar")) for split, part in parts.items()}
-    class_names = classes([part for split, part in parts.items() if not shards[split]])
+    shards = {split: found for split, part in parts.items() if (found := sorted(part.glob("*.tar")))}
+
+    @cache
+    def walked() -> tuple[list[str] | None, dict[Split, list[str]]]:
+        files = {split: list(walk_relative(part)) for split, part in parts.items() if split not in shards}
+        return class_folders(files.values()), files
+
+    def open_folder(split: Split) -> Folder:
+        class_names, files = walked()
+        return Folder(parts[split], class_names, files[split])
+
     return {
-        split: partial(Shards, shards[split]) if shards[split] else partial(Folder, part, class_names)
-        for split, part in parts.items()
+        split: partial(Shards, shards[split]) if split in shards else partial(open_folder, split) for split in parts
     }

@@ -32,7 +32,7 @@ def pack(folder: Path, out: Path, shard_size: str, console: Console) -> None:
         raise UserError(f"there is no folder {folder}.")
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out} is not empty; choose another --out.")
-    sources = {split: opened() for split, opened in tree_splits(folder).items()}
+    sources = {split: opener() for split, opener in tree_splits(folder).items()}
     folders = {split: source for split, source in sources.items() if isinstance(source, Folder)}
     if len(folders) < len(sources):
         raise UserError(f"{folder} holds shards already; give a folder of images.")

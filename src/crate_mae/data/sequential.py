@@ -54,7 +54,7 @@ class Images(Dataset[Item]):
 
     def __getitem__(self, index: int) -> Item:
         try:
-            return index, self.resized(self.source, index)
+            return index, self.resized(self.source.picture(index))
         except UserError as error:
             return Bad(index, str(error))
 

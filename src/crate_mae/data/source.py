@@ -4,15 +4,14 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from io import BytesIO
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int
 from PIL import Image
 
-from crate_mae import image_io
+from crate_mae import image_files
 from crate_mae.errors import UserError
 
 CARVED = 0.05
@@ -52,19 +51,17 @@ class ImageSource(ABC):
         """What changes when the picture's file is written anew; nothing where there is no file."""
         return ""
 
-    def read(self, index: int, before: Callable[[Image.Image], None] | None = None) -> Image.Image:
-        """The picture, decoded and upright, not resized; a ``UserError`` with its name where that fails.
-
-        ``before`` gets the opened file before its pixels are decoded.
-        """
-        name = self.name(index)
+    def picture(self, index: int) -> image_files.Encoded | Image.Image:
+        """The image, not decoded yet if it is a file's; a ``UserError`` if the file can't be opened."""
         try:
             stored = self.stored(index)
         except OSError as error:
-            raise UserError(f"{name} can't be read ({error.strerror}).") from None
-        if isinstance(stored, Image.Image):  # decoded and upright already
-            return stored
-        return image_io.read(BytesIO(stored), name, before)
+            raise UserError(f"{self.name(index)} can't be read ({error.strerror}).") from None
+        return image_files.Encoded(stored, self.name(index)) if isinstance(stored, bytes) else stored
+
+    def read(self, index: int) -> Image.Image:
+        """The image, decoded and upright, not resized; a ``UserError`` with its name if that fails."""
+        return image_files.read(self.picture(index))
 
 
 def printable(name: str) -> str:
@@ -105,12 +102,15 @@ class Pictures(ImageSource):
 
 
 class Files(ImageSource):
-    """Image files in a list, with labels."""
+    """Image files in a list, with labels or without."""
 
-    def __init__(self, files: Sequence[Path], labels: Sequence[int], class_names: Sequence[str] | None):
-        self.files, self.labels = list(files), np.asarray(labels)
-        count = int(self.labels.max(initial=-1)) + 1
-        self.class_names = tuple(class_names or map(str, range(count)))
+    def __init__(
+        self, files: Sequence[Path], labels: Sequence[int] | None = None, class_names: Sequence[str] | None = None
+    ):
+        self.files, self.labels = list(files), None if labels is None else np.asarray(labels)
+        if self.labels is not None:
+            count = int(self.labels.max(initial=-1)) + 1
+            self.class_names = tuple(class_names or map(str, range(count)))
 
     def __len__(self) -> int:
         return len(self.files)
@@ -118,8 +118,8 @@ class Files(ImageSource):
     def stored(self, index: int) -> bytes:
         return self.files[index].read_bytes()
 
-    def label(self, index: int) -> int:
-        return int(self.labels[index])
+    def label(self, index: int) -> int | None:
+        return None if self.labels is None else int(self.labels[index])
 
     def name(self, index: int) -> str:
         return printable(str(self.files[index]))

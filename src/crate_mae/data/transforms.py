@@ -1,7 +1,6 @@
-"""From pictures to what the model takes: augmented for training, only resized for evaluation.
+"""From an image to what the model takes: augmented for training, only resized for evaluation.
 
-Everything random about a sample, its mask too, comes from one generator that (seed, epoch, index) decide; the global
-generators are left as they were.
+Everything random comes from a generator that is passed in; the global generators are left as they were.
 """
 
 import hashlib
@@ -17,10 +16,10 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from crate_mae import image_io
+from crate_mae import image_files, image_tensors
 from crate_mae.data.randaugment import rand_augment
-from crate_mae.data.source import ImageSource
 from crate_mae.errors import UserError
+from crate_mae.image_files import Picture
 from crate_mae.models.config import ModelConfig
 from crate_mae.tokens import Size
 
@@ -31,14 +30,14 @@ FLIP = Image.Transpose.FLIP_LEFT_RIGHT
 
 
 def sample_generator(*numbers: int) -> torch.Generator:
-    """A generator that (seed, epoch, index), or any other integers, decide on any machine and in any process."""
+    """A generator seeded by (seed, epoch, index), or any other integers: the same on any machine, in any process."""
     digest = hashlib.blake2b(repr(numbers).encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest) >> 1)
 
 
 @dataclass(frozen=True)
 class Transform(ABC):
-    """What the model takes: height and width, channels, and the mean and deviation of each."""
+    """What the model takes: height and width, channels, and the mean and standard deviation of each."""
 
     size: Size
     channels: int
@@ -46,63 +45,63 @@ class Transform(ABC):
     std: tuple[float, ...]
 
     @abstractmethod
-    def __call__(self, source: ImageSource, index: int, generator: torch.Generator) -> UInt8[Tensor, "c H W"]:
-        """One picture of a source, its pixels from 0 to 255; a ``UserError`` where it can't be read."""
+    def __call__(self, picture: Picture, generator: torch.Generator) -> UInt8[Tensor, "c H W"]:
+        """Pixels from 0 to 255; a ``UserError`` if the image can't be read."""
 
-    def normalised(self, pictures: Sequence[UInt8[Tensor, "c H W"]]) -> Float[Tensor, "b c H W"]:
-        """Such pictures as a batch, less the mean, over the deviation; in a loader's worker in shared memory.
+    def normalised(self, images: Sequence[UInt8[Tensor, "c H W"]]) -> Float[Tensor, "b c H W"]:
+        """These images as a batch, minus the mean, divided by the standard deviation; a worker's is in shared memory.
 
-        Each is written straight to its place: pictures of floats, to be gathered later, would be copied once more.
+        Each is written directly to its place: float images that are stacked later would be copied once more.
         """
-        batch = _empty(len(pictures), self.channels, *self.size)
-        for pixels, place in zip(pictures, batch, strict=True):
-            image_io.normalise(pixels, self.mean, self.std, into=place)
+        batch = _empty(len(images), self.channels, *self.size)
+        for pixels, place in zip(images, batch, strict=True):
+            image_tensors.normalise(pixels, self.mean, self.std, into=place)
         return batch
 
 
 @dataclass(frozen=True)
 class Evaluation(Transform):
-    """The whole picture, resized, as ``model.preprocess`` does it."""
+    """The whole image, resized, as ``model.preprocess`` does it."""
 
     @classmethod
     def of(cls, config: ModelConfig) -> "Evaluation":
-        """As a model of this configuration takes it."""
+        """For a model of this configuration."""
         return cls(config.image_size, config.channels, config.mean, config.std)
 
-    def __call__(
-        self, source: ImageSource, index: int, generator: torch.Generator | None = None
-    ) -> UInt8[Tensor, "c H W"]:
+    def __call__(self, picture: Picture, generator: torch.Generator | None = None) -> UInt8[Tensor, "c H W"]:
         """Nothing is drawn."""
-        return image_io.planes(source.read(index), self.channels, self.size)
+        return image_tensors.planes(image_files.read(picture), self.channels, self.size)
 
 
 @dataclass(frozen=True)
 class Augmentation(Transform):
     """The paper's preprocessing: a random resized crop, a horizontal flip, RandAugment(2, 14).
 
-    The paper says no more. Ours are torchvision's defaults: the crop's area and aspect, bilinear resampling (where
-    evaluation is bicubic, as the model's ``preprocess``), and its RandAugment with 31 bins.
+    The paper gives no details. Ours are torchvision's defaults: the crop's area and aspect, bilinear resampling
+    (evaluation and the model's ``preprocess`` are bicubic), and its RandAugment with 31 bins.
     """
 
     crop_area: tuple[float, float] = (0.08, 1.0)
-    """The least and the largest share of the picture that a crop takes."""
+    """The smallest and the largest fraction of the image that a crop takes."""
     flip: bool = True
-    """Mirror every other picture; digits and text should not be."""
+    """Mirror half of the images; digits and text should not be mirrored."""
     randaugment: tuple[int, int] | None = (2, 14)
-    """How many operations, and how strong of 30; None for none."""
+    """The number of operations and their strength, from 0 to 30; None for no RandAugment."""
 
     def __post_init__(self) -> None:
         low, high = self.crop_area
         if not 0 < low <= high <= 1:
-            raise UserError(f"crop_area is {self.crop_area}; choose two shares, 0 < least <= largest <= 1.")
+            raise UserError(f"crop_area is {self.crop_area}; choose two fractions, 0 < smallest <= largest <= 1.")
         if self.randaugment is not None:
             operations, strength = self.randaugment
             if operations < 1 or not 0 <= strength <= 30:
-                raise UserError(f"randaugment is {self.randaugment}; choose operations from 1 and a strength to 30.")
+                raise UserError(
+                    f"randaugment is {self.randaugment}; choose 1 or more operations and a strength from 0 to 30."
+                )
             if self.channels not in (1, 3):
-                raise UserError(f"RandAugment knows 1 or 3 channels, not {self.channels}; set randaugment to None.")
+                raise UserError(f"RandAugment takes 1 or 3 channels, not {self.channels}; set randaugment to None.")
 
-    def __call__(self, source: ImageSource, index: int, generator: torch.Generator) -> UInt8[Tensor, "c H W"]:
+    def __call__(self, picture: Picture, generator: torch.Generator) -> UInt8[Tensor, "c H W"]:
         draws = torch.rand(2 * TRIES + 4, generator=generator, dtype=torch.float64).tolist()
         crop, flip, seed = draws[:-2], draws[-2] < 0.5, int(draws[-1] * 2**32)
         height, width = self.size
@@ -110,10 +109,11 @@ class Augmentation(Transform):
         def decode_no_larger_than_needed(opened: Image.Image) -> None:
             left, top, right, bottom = crop_box(_upright_size(opened), self.crop_area, crop)
             shrink = min((right - left) / width, (bottom - top) / height)
-            if shrink >= 2:  # a JPEG decodes at a half, a quarter or an eighth for less
+            if shrink >= 2:  # a JPEG is decoded at a half, a quarter or an eighth of its size in less time
                 opened.draft(None, (math.ceil(opened.width / shrink), math.ceil(opened.height / shrink)))
 
-        image = image_io.in_mode(source.read(index, decode_no_larger_than_needed), image_io.MODES[self.channels])
+        image = image_files.read(picture, before=decode_no_larger_than_needed)
+        image = image_files.in_mode(image, image_files.MODES[self.channels])
         box = crop_box(image.size, self.crop_area, crop)
         if image.size != (width, height) or box != (0, 0, width, height):
             image = resized_crop(image, box, self.size)
@@ -121,14 +121,14 @@ class Augmentation(Transform):
             image = image.transpose(FLIP)
         if self.randaugment is not None:
             image = rand_augment(image, *self.randaugment, torch.Generator().manual_seed(seed))
-        return image_io.planes(image, self.channels, self.size)
+        return image_tensors.planes(image, self.channels, self.size)
 
 
 def crop_box(size: tuple[int, int], area: tuple[float, float], draws: list[float]) -> Box:
-    """A random part of a picture of (width, height): its share of the area uniform, its aspect log-uniform.
+    """A random box in an image of (width, height): its fraction of the area uniform, its aspect log-uniform.
 
-    ``draws`` are ``TRIES`` pairs in [0, 1), of which the first that fits counts, and the place. Where none fits, the
-    largest crop in the middle whose aspect is allowed.
+    ``draws`` are numbers in [0, 1): ``TRIES`` pairs, of which the first that fits is taken, and the position. If none
+    fits, the box is the largest in the middle whose aspect is allowed.
     """
     width, height = size
     low, high = (math.log(aspect) for aspect in ASPECTS)
@@ -147,14 +147,14 @@ def crop_box(size: tuple[int, int], area: tuple[float, float], draws: list[float
 
 
 def resized_crop(image: Image.Image, box: Box, size: Size) -> Image.Image:
-    """The part of a picture in the box, at height and width ``size``: bilinear, with antialiasing where it shrinks.
+    """The part of an image in the box, at height and width ``size``: bilinear, antialiased when it shrinks.
 
-    By torch, which is quicker than Pillow. A value may differ from Pillow's by 1 of 255, by rounding.
+    By torch, which is faster than Pillow. A value may differ from Pillow's by 1 of 255, by rounding.
     """
-    if image.mode == "RGBA":  # what is transparent has no colour to mix in: weighted by alpha meanwhile, as Pillow does
+    if image.mode == "RGBA":  # colours are weighted by alpha while resizing, as Pillow does it
         return resized_crop(image.convert("RGBa"), box, size).convert("RGBA")
     part = image.crop(box)
-    layout = "RGBX" if image.mode == "RGB" else image.mode  # as Pillow has it; torch is twice as fast on four bytes
+    layout = "RGBX" if image.mode == "RGB" else image.mode  # as Pillow stores it; torch is twice as fast on four bytes
     pixels = torch.frombuffer(bytearray(part.tobytes("raw", layout)), dtype=torch.uint8)
     planes = pixels.view(1, part.height, part.width, -1).permute(0, 3, 1, 2)
     resized = F.interpolate(planes, size, mode="bilinear", antialias=True).permute(0, 2, 3, 1)
@@ -170,7 +170,7 @@ def _empty(*shape: int) -> Float[Tensor, "..."]:
 
 def _upright_size(opened: Image.Image) -> tuple[int, int]:
     try:
-        on_its_side = opened.getexif().get(image_io.ORIENTATION, 1) >= 5
-    except Exception:  # a damaged EXIF block; the picture is then taken as it lies
+        on_its_side = opened.getexif().get(image_files.ORIENTATION, 1) >= 5
+    except Exception:  # a damaged EXIF block: the image is taken as it is stored
         on_its_side = False
     return opened.size[::-1] if on_its_side else opened.size

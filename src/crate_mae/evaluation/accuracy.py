@@ -1,4 +1,4 @@
-"""How good a classifier is on labelled images."""
+"""The accuracy of a classifier on labelled images."""
 
 import math
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 from rich.console import Console
+from scipy.stats import binomtest
 
 from crate_mae.data.source import ImageSource, relabel
 from crate_mae.errors import UserError
@@ -16,15 +17,13 @@ from crate_mae.evaluation.class_scores import scores
 from crate_mae.models.classifier import Classifier
 from crate_mae.progress import progress
 
-NORMAL_95 = 1.959963984540054
-"""95 % of a normal distribution lie within so many deviations."""
 WORST = 10
 """Classes and confusions in the summary."""
 
 
 @dataclass(frozen=True)
 class ClassMark:
-    """How a classifier does on the images of one class."""
+    """The accuracy on the images of one class."""
 
     name: str
     images: int
@@ -47,40 +46,40 @@ class Confusion:
 
 @dataclass(frozen=True)
 class Marks:
-    """What a classifier makes of labelled images; shares are in per cent."""
+    """What a classifier makes of labelled images; accuracies are in per cent."""
 
     class_names: tuple[str, ...]
     counts: Int[np.ndarray, "classes classes"]
-    """Images by their class (row) and the class of the highest score (column)."""
+    """Images by their class (row) and the class with the highest score (column)."""
     within_five: int
     """Images whose class is among the five highest scores."""
     unreadable: tuple[str, ...]
-    """Why, for each image that could not be read; none of them counts."""
+    """The reason for each image that could not be read; none of them counts."""
 
     @property
     def images(self) -> int:
-        """Images that were judged."""
+        """Images that could be read."""
         return int(self.counts.sum())
 
     @property
     def top1(self) -> float:
-        """The share whose class has the highest score."""
+        """Images whose class has the highest score."""
         return 100 * int(np.trace(self.counts)) / self.images
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of ``top1``, as if the images were drawn at random."""
-        low, high = wilson(int(np.trace(self.counts)), self.images)
-        return 100 * low, 100 * high
+        """Wilson's 95 % interval of ``top1``, as if the images were drawn at random."""
+        interval = binomtest(int(np.trace(self.counts)), self.images).proportion_ci(0.95, method="wilson")
+        return 100 * interval.low, 100 * interval.high
 
     @property
     def top5(self) -> float | None:
-        """The share whose class is among the five highest scores; None below six classes, where it says little."""
+        """Images whose class is among the five highest scores; None below six classes, where it says little."""
         return 100 * self.within_five / self.images if len(self.class_names) >= 6 else None
 
     @property
     def mean_class(self) -> float:
-        """The mean over the classes of the share that is right in each."""
+        """The mean of the classes' accuracies."""
         return sum(each.accuracy for each in self.classes) / len(self.classes)
 
     @cached_property
@@ -130,19 +129,24 @@ class Marks:
 
 
 def evaluate(
-    model: Classifier, source: ImageSource, batch: int = 128, workers: int = 0, console: Console | None = None
+    model: Classifier,
+    source: ImageSource,
+    *,
+    batch_size: int = 128,
+    workers: int = 0,
+    console: Console | None = None,
 ) -> Marks:
-    """Hold a classifier's highest scores against the labels, matched by the names of the classes."""
+    """Compare a classifier's highest scores with the labels, matched by the names of the classes."""
     if source.class_names is None:
         raise UserError(
-            "these images have no labels, or some of them have none, and without there is nothing to be right about; "
-            "crate-mae predict says what the model takes them for."
+            "some of these images have no labels, and accuracy needs one for each; crate-mae predict classifies images "
+            "without labels."
         )
     source = relabel(source, model.class_names)
     counts = np.zeros((len(model.class_names),) * 2, dtype=np.int64)
     within_five, unreadable = 0, []
-    scored = scores(model, source, batch, workers)
-    with progress("evaluate", math.ceil(len(source) / batch), console) as advance:
+    scored = scores(model, source, batch_size=batch_size, workers=workers)
+    with progress("evaluate", math.ceil(len(source) / batch_size), console) as advance:
         for some in scored:
             labels = np.array([source.label(index) for index in some.indices.tolist()], dtype=np.int64)
             best = some.scores.topk(min(5, counts.shape[0])).indices.numpy()
@@ -151,16 +155,5 @@ def evaluate(
             unreadable += [bad.reason for bad in some.bad]
             advance(f"{np.trace(counts) / max(counts.sum(), 1):.1%} right")
     if not counts.sum():
-        raise UserError(f"not one of {len(source)} images can be read; the first: {unreadable[0]}")
+        raise UserError(f"none of the {len(source)} images can be read; the first: {unreadable[0]}")
     return Marks(model.class_names, counts, within_five, tuple(unreadable))
-
-
-def wilson(right: int, trials: int, deviations: float = NORMAL_95) -> tuple[float, float]:
-    """Wilson's interval of a share: each p that has k of n within z deviations, |k - n p| <= z sqrt(n p (1 - p)).
-
-    (k + z^2/2 +- z sqrt(k (n - k) / n + z^2/4)) / (n + z^2). It stays within [0, 1], and holds near its ends too.
-    """
-    square = deviations**2
-    middle = right + square / 2
-    spread = deviations * math.sqrt(right * (trials - right) / trials + square / 4)
-    return max(0.0, (middle - spread) / (trials + square)), min(1.0, (middle + spread) / (trials + square))

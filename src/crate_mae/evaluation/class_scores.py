@@ -1,4 +1,4 @@
-"""A classifier's scores of every image of a source."""
+"""A classifier's scores for every image of a source."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,28 +11,27 @@ from crate_mae.data.loader import Bad
 from crate_mae.data.sequential import Read, in_turn, read_batches
 from crate_mae.data.source import ImageSource
 from crate_mae.data.transforms import Evaluation
-from crate_mae.errors import UserError
+from crate_mae.errors import check_at_least
 from crate_mae.models.classifier import Classifier
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A few images that follow each other in the source."""
+    """A few consecutive images of the source."""
 
     indices: Int[Tensor, " b"]
-    """Those that could be read."""
+    """Images that could be read."""
     scores: Float[Tensor, "b classes"]
-    """Of each of them; on the CPU."""
+    """On the CPU."""
     bad: list[Bad]
-    """The others, and why."""
+    """The others, and the reasons."""
 
 
-def scores(model: Classifier, source: ImageSource, batch: int = 128, workers: int = 0) -> Iterator[Scored]:
-    """Every image of the source once, in its order, as the model takes it: resized only."""
-    for name, value, least in (("batch", batch, 1), ("workers", workers, 0)):
-        if value < least:
-            raise UserError(f"{name} is {value}; choose a whole number from {least} up.")
-    batches = in_turn(range(len(source)), batch)
+def scores(model: Classifier, source: ImageSource, *, batch_size: int = 128, workers: int = 0) -> Iterator[Scored]:
+    """Every image of the source once, in its order, resized only."""
+    check_at_least("batch_size", batch_size, 1)
+    check_at_least("workers", workers, 0)
+    batches = in_turn(range(len(source)), batch_size)
     return _scored(model.eval(), read_batches(source, Evaluation.of(model.config), batches, workers))
 
 

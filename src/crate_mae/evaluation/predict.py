@@ -1,75 +1,36 @@
-"""What a classifier takes pictures for."""
+"""The most probable classes of images by a classifier."""
 
 import csv
 import json
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from crate_mae.data.folders import SUFFIXES, walk
 from crate_mae.data.loader import Bad
-from crate_mae.data.source import ImageSource, printable
-from crate_mae.errors import UserError
+from crate_mae.data.source import ImageSource
+from crate_mae.errors import UserError, check_at_least
 from crate_mae.evaluation.class_scores import scores
 from crate_mae.models.classifier import Classifier
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The likeliest classes of a picture."""
+    """The most probable classes of an image."""
 
     image: str
     classes: tuple[tuple[str, float], ...]
-    """Name and probability, the likeliest first."""
+    """Name and probability, the most probable first."""
 
     def __str__(self) -> str:
         return f"{self.image}: {', '.join(f'{name} {100 * share:.1f} %' for name, share in self.classes)}"
 
 
-class Listed(ImageSource):
-    """Image files, and those below folders, in the order in which they are named."""
-
-    def __init__(self, paths: Sequence[str | Path]):
-        self.files: list[str] = []
-        for path in map(os.path.expanduser, paths):
-            if os.path.isdir(path):
-                below = list(walk(Path(path)))
-                if not below:
-                    raise UserError(
-                        f"there are no images in {path}; files that end in {', '.join(sorted(SUFFIXES))} count."
-                    )
-                self.files += below
-            elif os.path.exists(path):
-                self.files.append(path)
-            else:
-                raise UserError(f"there is no image or folder {printable(path)}.")
-        if not self.files:
-            raise UserError("name at least one image or folder.")
-
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def stored(self, index: int) -> bytes:
-        return Path(self.files[index]).read_bytes()
-
-    def label(self, index: int) -> None:
-        return None
-
-    def name(self, index: int) -> str:
-        return printable(self.files[index])
-
-    def key(self, index: int) -> str:
-        return self.name(index)
-
-
 def predict(
-    model: Classifier, source: ImageSource, top: int = 5, batch: int = 128, workers: int = 0
+    model: Classifier, source: ImageSource, *, top: int = 5, batch_size: int = 128, workers: int = 0
 ) -> Iterator[Prediction | Bad]:
-    """For every picture in turn, its ``top`` classes by probability (the softmax of the scores), or why it has none."""
-    if top < 1:
-        raise UserError(f"top is {top}; choose a whole number from 1 up.")
-    for some in scores(model, source, batch, workers):
+    """For every image in turn, its ``top`` classes by probability (the softmax of the scores), or why it has none."""
+    check_at_least("top", top, 1)
+    for some in scores(model, source, batch_size=batch_size, workers=workers):
         found: dict[int, Prediction | Bad] = {bad.index: bad for bad in some.bad}
         shares, places = some.scores.double().softmax(-1).topk(min(top, len(model.class_names)))
         for index, own_shares, own_places in zip(some.indices.tolist(), shares.tolist(), places.tolist(), strict=True):
@@ -79,7 +40,7 @@ def predict(
 
 
 def write_predictions(predictions: Iterable[Prediction], path: Path) -> None:
-    """To a .csv with a row for each picture and class, or to a .json."""
+    """To a .csv with a row for each image and class, or to a .json."""
     with path.open("w", encoding="utf-8", newline="") as file:
         if path.suffix.lower() == ".json":
             rows = [
@@ -96,6 +57,6 @@ def write_predictions(predictions: Iterable[Prediction], path: Path) -> None:
 
 
 def check_suffix(path: Path) -> None:
-    """Refuse what ``write_predictions`` can't write."""
+    """Refuse a file that ``write_predictions`` can't write."""
     if path.suffix.lower() not in (".csv", ".json"):
         raise UserError(f"{path} ends in neither .csv nor .json; choose one of them.")

@@ -1,8 +1,8 @@
-"""Features of a whole set of images by a frozen model, computed once and kept on the disk."""
+"""Features of a whole set of images by a frozen model, computed once and cached on disk."""
 
 import hashlib
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -17,11 +17,10 @@ from torch import Tensor
 
 from crate_mae.allocator import freed_memory_kept
 from crate_mae.atomic_write import atomic_write
-from crate_mae.data.loader import Samples, evaluation_batches
+from crate_mae.data.loader import LabelledSamples, evaluation_batches
 from crate_mae.data.source import ImageSource, fingerprint
 from crate_mae.data.transforms import Evaluation, Transform
 from crate_mae.models.image_model import ImageModel
-from crate_mae.models.stack import Tokens
 from crate_mae.progress import progress
 
 Pool = Literal["cls", "mean"]
@@ -32,8 +31,8 @@ class Which(NamedTuple):
 
     layer: int
     """0 is the embedding, l the output of block l, -1 the encoder's output, after the final norm if there is one."""
-    pool: Pool
-    """The class token, or the mean over the patches without it."""
+    pool: Pool = "mean"
+    """The mean over the patches, or the class token."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Features:
 
     values: Float[np.ndarray, "n d"]
     labels: Int[np.ndarray, " n"]
-    """-1 where an image has none. One that can't be read has the features and the label of the one in its place."""
+    """-1 if an image has none. An unreadable image has the features and the label of the one that replaces it."""
 
 
 Key = TypeVar("Key", bound=Hashable)
@@ -52,7 +51,7 @@ Describe = Callable[[Tensor], Mapping[Key, Tensor]]
 
 @dataclass(frozen=True)
 class Reader:
-    """How images are read and shown to the model."""
+    """How images are loaded."""
 
     batch: int = 256
     workers: int = 0
@@ -63,14 +62,15 @@ def model_features(
     model: ImageModel,
     source: ImageSource,
     wanted: Iterable[Which],
+    *,
     cache: Path | None = None,
     reader: Reader = Reader(),  # noqa: B008 (frozen)
     label: str = "features",
 ) -> dict[Which, Features]:
-    """Features of every image, all that are asked for in one pass over the images.
+    """Features of every image, all kinds in one pass over the images.
 
-    Nothing is masked. With a ``cache`` folder, what is there already is not computed again: a file's name is a hash of
-    the model's weights and configuration, of ``Which``, and of the set's ``fingerprint``. A file that is damaged is
+    Nothing is masked. With a ``cache`` folder, features that are there are not computed again: a file's name is a hash
+    of the model's weights and configuration, of ``Which``, and of the set's ``fingerprint``. A damaged file is
     computed again.
     """
     keys = list(dict.fromkeys(Which(canonical(model, layer), pool) for layer, pool in wanted))
@@ -86,7 +86,7 @@ def model_features(
 
 
 def canonical(model: ImageModel, layer: int) -> int:
-    """A layer counted from the front, but for -1, which is the output after the final norm."""
+    """A layer's number from 0 to L, except -1, which is the output after the final norm."""
     index = model.layer_from_the_front(layer)
     return layer if layer == -1 else index
 
@@ -94,12 +94,11 @@ def canonical(model: ImageModel, layer: int) -> int:
 def extract(
     source: ImageSource, transform: Transform, describe: Describe[Key], reader: Reader, label: str
 ) -> dict[Key, Features]:
-    """What ``describe`` says of every image, batch by batch, without gradients."""
+    """What ``describe`` returns for every image, batch by batch, without gradients."""
     values: dict[Key, list[np.ndarray]] = {}
     labels: list[np.ndarray] = []
-    samples = Samples(source, transform, num_patches=2)  # the masks that come along are not used
-    batches = evaluation_batches(samples, reader.batch, workers=reader.workers)
-    first = next(batches)  # the processes start before the progress bar's thread does
+    batches = evaluation_batches(LabelledSamples(source, transform), reader.batch, workers=reader.workers)
+    first = next(batches)  # the workers start before the progress bar's thread does
     total = -(-len(source) // reader.batch)
     with freed_memory_kept(), progress(label, total, reader.console) as advance, torch.inference_mode():
         for batch in chain([first], batches):
@@ -113,28 +112,14 @@ def extract(
 def describe(
     model: ImageModel, wanted: Iterable[Which], images: Float[Tensor, "b c H W"]
 ) -> dict[Which, Float[Tensor, "b d"]]:
-    """These features of a batch in one pass through the encoder: ``model.features`` for each of them."""
+    """``model.features`` for each of these, in one pass through the encoder."""
     was_training = model.training
     model.eval()
     try:
-        layers = dict(_layers(model, images.to(model.device), {which.layer for which in wanted}))
+        layers = model.layer_tokens(images.to(model.device), {which.layer for which in wanted})
     finally:
         model.train(was_training)
-    pools = {"cls": lambda tokens: tokens[:, 0], "mean": lambda tokens: tokens[:, 1:].mean(1)}
-    return {which: pools[which.pool](layers[which.layer]) for which in wanted}
-
-
-def _layers(model: ImageModel, images: Tensor, wanted: set[int]) -> Iterator[tuple[int, Tokens]]:
-    tokens = model.embed(images)
-    if 0 in wanted:
-        yield 0, tokens
-    for layer, step in enumerate(model.encoder.steps(tokens), 1):
-        tokens = step.tokens
-        if layer in wanted:
-            yield layer, tokens
-        if layer == max(wanted) and -1 not in wanted:
-            return
-    yield -1, model.encoder.norm(tokens)
+    return {which: model.pooled(layers[which.layer], which.pool) for which in wanted}
 
 
 def model_digest(model: ImageModel) -> "hashlib.blake2b":
@@ -155,11 +140,11 @@ def _files(cache: Path, model: ImageModel, source: ImageSource, keys: Iterable[W
 
 
 def read_features(file: Path) -> Features | None:
-    """Features from a cache file; None where there is none, or it is damaged."""
+    """Features from a cache file; None if there is none, or it is damaged."""
     try:
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
             return Features(stored["values"], stored["labels"])
-    except Exception:  # a damaged file can raise anything in its reader; its checksums find what would not
+    except Exception:  # a damaged file can raise anything in its decoder; its checksums find the rest
         return None
 
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from crate_mae.device import Device, pick_device
 from crate_mae.errors import UserError
-from crate_mae.image_io import MODES
+from crate_mae.image_files import MODES
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.image_model import ImageModel
 from crate_mae.progress import progress

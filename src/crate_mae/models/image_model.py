@@ -1,7 +1,7 @@
 """What every model does with images: tokens, features, attention maps, preprocessing, files."""
 
 from abc import ABC
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor, nn
 
-from crate_mae import image_io
+from crate_mae import image_files, image_tensors
 from crate_mae.errors import UserError
 from crate_mae.models.checkpoint import write_checkpoint
 from crate_mae.models.config import Family, ModelConfig
@@ -97,8 +97,20 @@ class ImageModel(nn.Module, HubModel, ABC):
         Layer 0 is the embedding, l the output of block l, and -1 the same as ``encode``; -2 is the output of the block
         before the last, and so on. ``pool`` is that of ``pooled``.
         """
-        tokens = self.encode(images) if layer == -1 else self._layer_output(images, layer)
-        return self.pooled(tokens, pool)
+        return self.pooled(self.layer_tokens(images, [layer])[layer], pool)
+
+    def layer_tokens(self, images: Tensor, layers: Collection[int]) -> dict[int, Tokens]:
+        """The tokens (B, 1 + N, d) of these layers of ``features``, in one pass that ends at the last of them."""
+        places = {layer: self.layer_from_the_front(layer) for layer in layers}
+        tokens = self.embed(images)
+        found: dict[int, Tokens] = {}
+        for number in range(max(places.values()) + 1):
+            if number > 0:
+                tokens = self.encoder.blocks[number - 1](tokens)
+            found |= {layer: tokens for layer, place in places.items() if place == number}
+        if -1 in found:
+            found[-1] = self.encoder.norm(found[-1])
+        return found
 
     def pooled(self, tokens: Tokens, pool: str = "mean") -> Tensor:
         """The mean over the patches without the class token (B, d), the class token with ``cls`` (B, d), or the patches
@@ -118,12 +130,6 @@ class ImageModel(nn.Module, HubModel, ABC):
         if not -depth - 1 <= layer <= depth:
             raise UserError(f"there is no layer {layer} in {depth}; choose from {-depth - 1} to {depth}.")
         return layer % (depth + 1)
-
-    def _layer_output(self, images: Tensor, layer: int) -> Tokens:
-        tokens = self.embed(images)
-        for block in self.encoder.blocks[: self.layer_from_the_front(layer)]:
-            tokens = block(tokens)
-        return tokens
 
     def attention(self, images: Tensor, layer: int = -1) -> Float[Tensor, "b heads n n"]:
         """The attention maps of encoder layer 1 to L (-1 is the last), the class token in row and column 0."""
@@ -169,18 +175,14 @@ class ImageModel(nn.Module, HubModel, ABC):
         """
         if output_fmt not in ("NCHW", "NLC"):
             raise UserError(f"output_fmt is {output_fmt!r}; choose from 'NCHW', 'NLC'.")
-        wanted = _blocks(indices, self.config.depth)
-        tokens, taken = self.embed(images), []
-        for index, block in enumerate(self.encoder.blocks[: max(wanted) + 1 if stop_early else None]):
-            tokens = block(tokens)
-            if index in wanted:
-                taken.append(self.encoder.norm(tokens) if norm else tokens)
-        patches = [each[:, 1:] for each in taken]
-        if output_fmt == "NCHW":
-            patches = [each.mT.unflatten(-1, self.config.grid) for each in patches]
+        layers = [index + 1 for index in sorted(_blocks(indices, self.config.depth))]
+        found = self.layer_tokens(images, layers if stop_early else [*layers, -1])
+        last = self.encoder.norm(found[layers[-1]]) if stop_early else found[-1]
+        taken = [self.encoder.norm(found[layer]) if norm else found[layer] for layer in layers]
+        patches = [self.pooled(each, "grid") if output_fmt == "NCHW" else each[:, 1:] for each in taken]
         pairs = [(places, each[:, :1]) for places, each in zip(patches, taken, strict=True)]
         intermediates = pairs if return_prefix_tokens else patches
-        return intermediates if intermediates_only else (self.encoder.norm(tokens), intermediates)
+        return intermediates if intermediates_only else (last, intermediates)
 
     def get_classifier(self) -> nn.Module:
         """The head; the identity if there is none."""
@@ -206,14 +208,14 @@ class ImageModel(nn.Module, HubModel, ABC):
     def preprocess(self, image: Image.Image | str | Path) -> Float[Tensor, "c H W"]:
         """An image or an image file as the model's input: resized and normalised."""
         config = self.config
-        pixels = image_io.planes(image_io.read(image), config.channels, config.image_size)
-        image_io.normalise(pixels, config.mean, config.std, into=(result := torch.empty(pixels.shape)))
+        pixels = image_tensors.planes(image_files.read(image), config.channels, config.image_size)
+        image_tensors.normalise(pixels, config.mean, config.std, into=(result := torch.empty(pixels.shape)))
         return result
 
     def to_image(self, image: Tensor) -> Image.Image:
         """The inverse of ``preprocess`` up to size and rounding: a tensor (C, H, W) as a PIL image."""
-        mean, std = image_io.statistics(self.config.mean, self.config.std, image)
-        return image_io.from_tensor(image.detach() * std + mean)
+        mean, std = image_tensors.statistics(self.config.mean, self.config.std, image)
+        return image_tensors.from_tensor(image.detach() * std + mean)
 
     # --- files ---
 

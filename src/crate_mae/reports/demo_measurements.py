@@ -8,14 +8,15 @@ from rich.console import Console
 
 from crate_mae.analysis.completed_images import Panels, completion_panels
 from crate_mae.analysis.layerwise import LayerCurves, layer_curves
-from crate_mae.data.loader import Batch, evaluation_batches
+from crate_mae.data.loader import evaluation_batches
+from crate_mae.data.masked import MaskedBatch
 from crate_mae.data.source import ImageSource
 from crate_mae.evaluation.linear_probe import Probe, linear_probe
 from crate_mae.evaluation.probe_model import open_parts
 from crate_mae.features.extraction import Features, Reader, Which, model_features
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.training.config import PretrainConfig
-from crate_mae.training.evaluators import as_evaluated
+from crate_mae.training.evaluators import as_evaluated, masked_as_evaluated
 from crate_mae.training.run_folder import Run
 
 STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)  # raw pixels need stronger regularisation than the paper's C >= 1
@@ -90,16 +91,16 @@ def measure(model: MaskedAutoencoder, config: PretrainConfig, run: Run) -> DemoR
     )
 
 
-def _layers(model: MaskedAutoencoder, test: Batch) -> LayerCurves:
+def _layers(model: MaskedAutoencoder, test: MaskedBatch) -> LayerCurves:
     return layer_curves(model.encoder, (model.embed(images) for images in test.images.split(64)))
 
 
-def whole(source: ImageSource, model: MaskedAutoencoder, config: PretrainConfig) -> Batch:
+def whole(source: ImageSource, model: MaskedAutoencoder, config: PretrainConfig) -> MaskedBatch:
     """All images of a data set in one batch, with fixed masks."""
-    return next(evaluation_batches(as_evaluated(source, model.config, config.mask_ratio), len(source)))
+    return next(evaluation_batches(masked_as_evaluated(source, model.config, config.mask_ratio), len(source)))
 
 
-def mean_patch_error(model: MaskedAutoencoder, train: Batch, test: Batch) -> float:
+def mean_patch_error(model: MaskedAutoencoder, train: MaskedBatch, test: MaskedBatch) -> float:
     """The error of filling each masked patch with the mean training patch at the same position."""
     mean = model.patches(train.images).mean(0)
     return (model.patches(test.images) - mean).square().mean(-1)[test.masks].mean().item()
@@ -113,7 +114,7 @@ def features(model: MaskedAutoencoder, source: ImageSource) -> Features:
 
 def pixels(model: MaskedAutoencoder, source: ImageSource) -> Features:
     """The 64 raw pixels."""
-    batch = next(evaluation_batches(as_evaluated(source, model.config, 0.0), len(source)))
+    batch = next(evaluation_batches(as_evaluated(source, model.config), len(source)))
     return Features(batch.images.flatten(1).numpy(), batch.labels.numpy())
 
 

@@ -12,7 +12,8 @@ from torch import Tensor
 from crate_mae.analysis.attention import AttentionMaps, attention_maps, penultimate
 from crate_mae.analysis.completed_images import Panels, Ratios, RatioWatch, completions_at, pictures
 from crate_mae.analysis.components import THRESHOLD, Components, components
-from crate_mae.data.loader import Samples, evaluation_batches
+from crate_mae.data.loader import evaluation_batches
+from crate_mae.data.masked import MaskedSamples
 from crate_mae.data.named import Split
 from crate_mae.data.open import open_dataset
 from crate_mae.data.source import ImageSource, Part
@@ -147,8 +148,8 @@ def _layer(model: ImageModel, layer: int | None) -> int:
     return layer
 
 
-def _samples(model: ImageModel, source: ImageSource, settings: Settings) -> Samples:
-    return Samples(source, Evaluation.of(model.config), model.num_patches, settings.mask_ratio, settings.seed)
+def _samples(model: ImageModel, source: ImageSource, settings: Settings) -> MaskedSamples:
+    return MaskedSamples(source, Evaluation.of(model.config), model.num_patches, settings.mask_ratio, settings.seed)
 
 
 def _images(model: ImageModel, source: ImageSource, indices: np.ndarray, settings: Settings) -> Tensor:

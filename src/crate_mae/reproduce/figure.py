@@ -19,7 +19,7 @@ from crate_mae.reproduce import paper_numbers as paper
 from crate_mae.reproduce.scales import Model, Scale, Variant
 from crate_mae.reproduce.table import MISSING, Cell, Table
 from crate_mae.reproduce.tasks import Place, Pretrained
-from crate_mae.training.evaluators import as_evaluated
+from crate_mae.training.evaluators import masked_as_evaluated
 
 BATCH = 64
 SEED = 0
@@ -88,11 +88,11 @@ def in_random_order(source: ImageSource) -> np.ndarray:
 def look(place: Place, model: MaskedAutoencoder, chosen: np.ndarray) -> tuple[Tensor, Tensor]:
     """These images, preprocessed for the model, and a mask for each, which only depends on the number of patches."""
     source = Part(shown(place), chosen)
-    batch = next(iter(evaluation_batches(as_evaluated(source, model.config, paper.MASK_RATIO), len(source))))
+    batch = next(iter(evaluation_batches(masked_as_evaluated(source, model.config, paper.MASK_RATIO), len(source))))
     return batch.images.to(model.device), batch.masks.to(model.device)
 
 
 def stream(model: MaskedAutoencoder, source: ImageSource) -> Iterator[Tensor]:
     """Many images, batch by batch."""
-    for batch in evaluation_batches(as_evaluated(source, model.config, paper.MASK_RATIO), BATCH):
+    for batch in evaluation_batches(masked_as_evaluated(source, model.config, paper.MASK_RATIO), BATCH):
         yield batch.images.to(model.device)

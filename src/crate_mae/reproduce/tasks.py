@@ -15,9 +15,10 @@ from rich.console import Console
 
 from crate_mae.atomic_write import atomic_write
 from crate_mae.data.named import NAMED, Split
-from crate_mae.data.open import find_splits, open_dataset
+from crate_mae.data.open import find_images, open_dataset
 from crate_mae.device import Device, pick_device
 from crate_mae.errors import UserError
+from crate_mae.evaluation.probe_model import ProbeSettings
 from crate_mae.evaluation.probe_model import run as probe
 from crate_mae.features.extraction import Reader
 from crate_mae.models.zoo import load, load_autoencoder
@@ -25,7 +26,7 @@ from crate_mae.reproduce.run_command import train
 from crate_mae.reproduce.scales import Model, Scale
 from crate_mae.training.config import HOW_IT_RUNS, FinetuneConfig, PretrainConfig, RunConfig
 from crate_mae.training.distributed import Processes
-from crate_mae.training.evaluators import Accuracy, Reconstruction, as_evaluated
+from crate_mae.training.evaluators import Accuracy, Reconstruction, as_evaluated, masked_as_evaluated
 from crate_mae.training.run_folder import Run
 from crate_mae.training.training_state import PREFIX, checkpoints_in
 
@@ -47,7 +48,7 @@ class Place:
         if self.data_root is None:
             return not NAMED[data].marks
         try:
-            find_splits(data, self.data_root)
+            find_images(data, self.data_root)
         except UserError:
             return False
         return True
@@ -192,7 +193,7 @@ class Finetuned(Measurement):
         if not _finished(path, config):
             train(config, path, place.device, QUIET)
         model = load(path).to(pick_device(place.device)).eval()
-        test = as_evaluated(open_dataset(self.data, "test", place.data_root), model.config, mask_ratio=0)
+        test = as_evaluated(open_dataset(self.data, "test", place.data_root), model.config)
         accuracy = Accuracy({"test": test}, Processes(0, 1, model.device), config.workers)
         _write(self.file(place), dict(accuracy(model)))
 
@@ -224,18 +225,10 @@ class Probed(Measurement):
         out = self.file(place).parent
         workers = place.scale.finetuning(self.model, self.data).workers
         reader = Reader(workers=workers, console=QUIET)
-        probe(
-            model,
-            self.data,
-            root=place.data_root,
-            download=False,
-            layers=[-1],
-            pools=["cls", "mean"],
-            pixels=False,
-            out=out,
-            seed=self.model.seed,
-            reader=reader,
+        settings = ProbeSettings(
+            self.data, place.data_root, pools=("cls", "mean"), untrained=False, seed=self.model.seed
         )
+        probe(model, settings, out, reader)
 
 
 @dataclass(frozen=True)
@@ -259,8 +252,9 @@ class Reconstructed(Measurement):
         made = Pretrained(self.model)
         model = load_autoencoder(made.folder(place)).to(pick_device(place.device)).eval()
         splits: dict[str, Split] = {"train": "train", "val": "test"}
-        sources = {name: open_dataset(self.model.data, split, place.data_root) for name, split in splits.items()}
-        samples = {name: as_evaluated(of, model.config, self.model.mask_ratio) for name, of in sources.items()}
+        images = find_images(self.model.data, place.data_root)
+        sources = {name: images.split(split) for name, split in splits.items()}
+        samples = {name: masked_as_evaluated(of, model.config, self.model.mask_ratio) for name, of in sources.items()}
         evaluator = Reconstruction(samples, Processes(0, 1, model.device), made.config(place).workers)
         _write(self.file(place), dict(evaluator(model)))
 

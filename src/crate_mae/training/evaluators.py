@@ -4,16 +4,17 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from crate_mae.data.loader import Batch, Samples, evaluation_batches
+from crate_mae.data.loader import Batch, LabelledSamples, Samples, SomeBatch, evaluation_batches
+from crate_mae.data.masked import MaskedBatch, MaskedSamples
 from crate_mae.data.source import ImageSource, Part
 from crate_mae.data.transforms import Evaluation
 from crate_mae.evaluation.knn import nearest_neighbours, quick_probe
@@ -32,35 +33,35 @@ def some(source: ImageSource, most: int) -> ImageSource:
     return Part(source, np.linspace(0, len(source) - 1, most).astype(np.int64))
 
 
-def as_evaluated(source: ImageSource, config: ModelConfig, mask_ratio: float) -> Samples:
-    """A source as the model sees it outside of training: resized only, with the same masks each time."""
-    return Samples(source, Evaluation.of(config), config.num_patches, mask_ratio)
+def as_evaluated(source: ImageSource, config: ModelConfig) -> LabelledSamples:
+    """A source as the model sees it outside of training: resized only."""
+    return LabelledSamples(source, Evaluation.of(config))
+
+
+def masked_as_evaluated(source: ImageSource, config: ModelConfig, mask_ratio: float) -> MaskedSamples:
+    """The same, with the same masks each time."""
+    return MaskedSamples(source, Evaluation.of(config), config.num_patches, mask_ratio)
 
 
 @dataclass(frozen=True)
-class Evaluator(ABC):
+class Evaluator(ABC, Generic[SomeBatch]):
     """Measures a model on the images of each split."""
 
     needs_labels: ClassVar[bool] = False
 
-    samples: dict[str, Samples]
+    samples: Mapping[str, Samples[SomeBatch]]
     """The images of each split."""
     processes: Processes
     workers: int
 
-    def batches(self, split: str, model: ImageModel) -> Iterator[Batch]:
+    def batches(self, split: str, model: ImageModel) -> Iterator[SomeBatch]:
         """This process's images of a split, on its device and in the model's precision."""
         processes = self.processes
-        for batch in evaluation_batches(self.samples[split], BATCH, processes.rank, processes.world, self.workers):
-            device, dtype = model.device, model.embedding.class_token.dtype
-            yield Batch(
-                batch.images.to(device, dtype),
-                batch.labels.to(device),
-                batch.masks.to(device),
-                batch.indices,
-                batch.bad,
-                batch.lost,
-            )
+        for batch in evaluation_batches(
+            self.samples[split], BATCH, rank=processes.rank, world=processes.world, workers=self.workers
+        ):
+            images = batch.images.to(model.device, model.embedding.class_token.dtype)
+            yield replace(batch, images=images, labels=batch.labels.to(model.device))
 
     @abstractmethod
     def __call__(self, model: ImageModel) -> Iterator[tuple[str, float]]:
@@ -71,7 +72,7 @@ class Evaluator(ABC):
         return self.processes.gather(torch.cat(rows), len(self.samples[split]))
 
 
-class Reconstruction(Evaluator):
+class Reconstruction(Evaluator[MaskedBatch]):
     """The error of the completion on the masked patches of each split: ``SPLIT_loss``."""
 
     def __call__(self, model: ImageModel) -> Iterator[tuple[str, float]]:
@@ -84,7 +85,7 @@ class Reconstruction(Evaluator):
             yield f"{split}_loss", self.gather(errors, split).mean().item()
 
 
-class Representation(Evaluator):
+class Representation(Evaluator[SomeBatch]):
     """What is linearly or locally readable from the features: ``knn_accuracy`` and ``probe_accuracy`` on ``val``.
 
     k nearest neighbours and a quick linear probe, both trained on ``train``. The features are the mean over the patches
@@ -106,7 +107,7 @@ class Representation(Evaluator):
         return self.gather(rows, split), self.gather(labels, split)
 
 
-class Accuracy(Evaluator):
+class Accuracy(Evaluator[Batch]):
     """The classifier's ``SPLIT_accuracy``, in per cent, and its cross entropy, ``SPLIT_loss``."""
 
     needs_labels = True
@@ -129,7 +130,7 @@ EVALUATORS: dict[str, type[Evaluator]] = {
 }
 
 
-def evaluators(config: RunConfig, samples: dict[str, Samples], processes: Processes) -> dict[str, Evaluator]:
+def evaluators(config: RunConfig, samples: Mapping[str, Samples[Any]], processes: Processes) -> dict[str, Evaluator]:
     """Those of the configuration, by name; one that needs labels is left out where there are none."""
     labelled = all(split.source.class_names for split in samples.values())
     chosen = {name: EVALUATORS[name] for name in config.evaluators}

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from crate_mae.data.loader import LabelledSamples
 from crate_mae.data.source import ImageSource, relabel
 from crate_mae.errors import UserError
 from crate_mae.models.classifier import Classifier
@@ -13,7 +14,7 @@ from crate_mae.models.zoo import load
 from crate_mae.training.config import FinetuneConfig
 from crate_mae.training.distributed import Processes
 from crate_mae.training.evaluators import as_evaluated, evaluators, some
-from crate_mae.training.launch import augmented, launch
+from crate_mae.training.launch import augmentation, launch
 from crate_mae.training.loop import Job, Outcome
 from crate_mae.training.objectives import Classifying, drop_path
 
@@ -33,11 +34,11 @@ def finetuning(config: FinetuneConfig, training: ImageSource, validation: ImageS
     validation = relabel(validation, training.class_names)
     model = starting_model(config, training.class_names)
     drop_path(model, config.drop_path)
-    held_out = as_evaluated(some(validation, config.evaluation_images), model.config, mask_ratio=0)
+    held_out = as_evaluated(some(validation, config.evaluation_images), model.config)
     return Job(
         config,
         Classifying(model, config.mixup, config.label_smoothing),
-        augmented(training, config, model.config),
+        LabelledSamples(training, augmentation(config, model.config), config.seed),
         evaluators(config, {"val": held_out}, processes),
         layer_decay=config.layer_decay,
     )

@@ -10,8 +10,7 @@ from rich.console import Console
 
 from crate_mae import figures
 from crate_mae.allocator import freed_memory_kept
-from crate_mae.data.loader import Samples
-from crate_mae.data.open import open_dataset
+from crate_mae.data.open import find_images
 from crate_mae.data.source import ImageSource
 from crate_mae.data.transforms import Augmentation
 from crate_mae.device import Device
@@ -62,13 +61,13 @@ def launch(
 
 def open_splits(config: RunConfig, download: bool) -> tuple[ImageSource, ImageSource]:
     """The training images and the validation images."""
-    root = Path(config.data_root) if config.data_root else None
-    return open_dataset(config.data, "train", root, download), open_dataset(config.data, "val", root, download)
+    images = find_images(config.data, Path(config.data_root) if config.data_root else None, download)
+    return images.split("train"), images.split("val")
 
 
-def augmented(source: ImageSource, config: RunConfig, model: ModelConfig, mask_ratio: float = 0.75) -> Samples:
-    """The training images with the run's augmentation and masks."""
-    transform = Augmentation(
+def augmentation(config: RunConfig, model: ModelConfig) -> Augmentation:
+    """The run's augmentation of its training images."""
+    return Augmentation(
         model.image_size,
         model.channels,
         model.mean,
@@ -77,7 +76,6 @@ def augmented(source: ImageSource, config: RunConfig, model: ModelConfig, mask_r
         flip=config.flip,
         randaugment=config.randaugment,
     )
-    return Samples(source, transform, model.num_patches, mask_ratio, config.seed)
 
 
 def heading(job: Job, processes: Processes) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
 import torch
 from matplotlib.figure import Figure
@@ -39,7 +40,7 @@ class Job:
 
     config: RunConfig
     objective: Objective
-    samples: Samples
+    samples: Samples[Any]
     evaluators: Mapping[str, Evaluator]
     layer_decay: float = 1.0
     draw: Callable[[ImageModel], Figure] | None = None
@@ -77,11 +78,11 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
         job.samples,
         config.batch,
         range(state.step, config.steps),
-        processes.rank,
-        processes.world,
-        config.accumulation,
-        config.workers,
-        config.max_bad,
+        rank=processes.rank,
+        world=processes.world,
+        accumulation=config.accumulation,
+        workers=config.workers,
+        max_bad=config.max_bad,
     )
     with (
         closing(batches),  # its workers end with the run, however it ends
@@ -165,10 +166,9 @@ def take_step(
     loss = torch.zeros((), device=device, dtype=dtype)
     for number, batch in enumerate(batches, start=1):
         images = batch.images.to(device, dtype, non_blocking=True)
-        labels = batch.labels.to(device, non_blocking=True)
         with micro_batch(joined, last=number == len(batches)):
             with torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):
-                share = joined(images, labels, batch.masks) / len(batches)
+                share = joined(images, batch.given) / len(batches)
             share.backward()
         loss += share.detach()
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]

@@ -22,10 +22,8 @@ class Objective(nn.Module, ABC):
     """The loss in words, for the axis of a figure."""
 
     @abstractmethod
-    def forward(
-        self, images: Float[Tensor, "b c H W"], labels: Int[Tensor, " b"], masks: Bool[Tensor, "b n"]
-    ) -> Float[Tensor, ""]:
-        """The mean loss over the batch."""
+    def forward(self, images: Float[Tensor, "b c H W"], given: Tensor) -> Float[Tensor, ""]:
+        """The mean loss over the batch, from its images and what is ``given`` with them (labels or masks)."""
 
 
 class Completing(Objective):
@@ -37,10 +35,8 @@ class Completing(Objective):
         super().__init__()
         self.model: MaskedAutoencoder = model
 
-    def forward(
-        self, images: Float[Tensor, "b c H W"], labels: Int[Tensor, " b"], masks: Bool[Tensor, "b n"]
-    ) -> Float[Tensor, ""]:
-        return self.model(images, masks).loss
+    def forward(self, images: Float[Tensor, "b c H W"], given: Bool[Tensor, "b n"]) -> Float[Tensor, ""]:
+        return self.model(images, given).loss
 
 
 class Classifying(Objective):
@@ -57,9 +53,8 @@ class Classifying(Objective):
         self.model: Classifier = model
         self.mixup, self.label_smoothing = mixup, label_smoothing
 
-    def forward(
-        self, images: Float[Tensor, "b c H W"], labels: Int[Tensor, " b"], masks: Bool[Tensor, "b n"]
-    ) -> Float[Tensor, ""]:
+    def forward(self, images: Float[Tensor, "b c H W"], given: Int[Tensor, " b"]) -> Float[Tensor, ""]:
+        labels = given.to(images.device, non_blocking=True)
         if not self.training or self.mixup == 0:
             return self._loss(self.model(images), labels)
         share = torch.distributions.Beta(self.mixup, self.mixup).sample().item()

@@ -9,14 +9,15 @@ from matplotlib.figure import Figure
 
 from crate_mae import figures
 from crate_mae.analysis.completed_images import completion_panels
-from crate_mae.data.loader import Samples, evaluation_batches
+from crate_mae.data.loader import evaluation_batches
+from crate_mae.data.masked import MaskedSamples
 from crate_mae.data.source import ImageSource
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.image_model import ImageModel
 from crate_mae.training.config import PretrainConfig
 from crate_mae.training.distributed import Processes
-from crate_mae.training.evaluators import as_evaluated, evaluators, some
-from crate_mae.training.launch import augmented, launch
+from crate_mae.training.evaluators import evaluators, masked_as_evaluated, some
+from crate_mae.training.launch import augmentation, launch
 from crate_mae.training.loop import Job, Outcome
 from crate_mae.training.objectives import Completing
 
@@ -30,16 +31,16 @@ def pretraining(config: PretrainConfig, training: ImageSource, validation: Image
     """A new masked autoencoder, its objective, samples and evaluators."""
     model = MaskedAutoencoder(config.model_config(), torch.Generator().manual_seed(config.seed))
     samples = {
-        split: as_evaluated(some(source, config.evaluation_images), model.config, config.mask_ratio)
+        split: masked_as_evaluated(some(source, config.evaluation_images), model.config, config.mask_ratio)
         for split, source in (("train", training), ("val", validation))
     }
     drawn = some(validation, config.pictures) if config.pictures else None
     return Job(
         config,
         Completing(model),
-        augmented(training, config, model.config, config.mask_ratio),
+        MaskedSamples(training, augmentation(config, model.config), model.num_patches, config.mask_ratio, config.seed),
         evaluators(config, samples, processes),
-        draw=Completions(as_evaluated(drawn, model.config, config.mask_ratio)) if drawn else None,
+        draw=Completions(masked_as_evaluated(drawn, model.config, config.mask_ratio)) if drawn else None,
     )
 
 
@@ -47,7 +48,7 @@ def pretraining(config: PretrainConfig, training: ImageSource, validation: Image
 class Completions:
     """Draws a few images masked, completed and original, with the same images and masks each time."""
 
-    samples: Samples
+    samples: MaskedSamples
 
     def __call__(self, model: ImageModel) -> Figure:
         assert isinstance(model, MaskedAutoencoder)

@@ -16,7 +16,7 @@ import uvicorn
 from rich.console import Console
 from starlette.types import ASGIApp
 
-from crate_mae import image_io
+from crate_mae import image_files
 from crate_mae.errors import UserError
 from crate_mae.models.zoo import load_autoencoder
 from crate_mae.web.connections import connections_within
@@ -90,7 +90,7 @@ def load_served(checkpoints: Sequence[Path], device: torch.device) -> list[Serve
     """The models, checked: they take pictures, and one mask fits all of them."""
     served = [Served(name_of(path), load_autoencoder(path).to(device).eval()) for path in checkpoints]
     for one in served:
-        if one.model.config.channels not in image_io.MODES:
+        if one.model.config.channels not in image_files.MODES:
             raise UserError(
                 f"{one.name} takes images of {one.model.config.channels} channels, which no picture has; "
                 "serve a model with 1, 3 or 4 channels."

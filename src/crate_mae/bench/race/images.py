@@ -12,7 +12,7 @@ from rich.console import Console
 from torch import Tensor
 
 from crate_mae.bench.race.recipes import Course
-from crate_mae.data.open import find_splits
+from crate_mae.data.open import find_images
 from crate_mae.data.source import ImageSource, carve
 from crate_mae.errors import UserError
 from crate_mae.models.config import ModelConfig
@@ -46,10 +46,10 @@ def prepare(course: Course, data_root: Path | None, folder: Path, console: Conso
     """
     if (folder / CLASSES).is_file():
         return
-    splits = find_splits(course.data, data_root)
-    if not {"test", "val"} & splits.keys():
+    images = find_images(course.data, data_root)
+    if not {"test", "val"} & set(images.own):
         raise UserError(f"{course.data} has no test images; put them in a folder test/ beside train/.")
-    train, test = splits["train"](), splits["test" if "test" in splits else "val"]()
+    train, test = images.open("train"), images.split("test")
     if not train.class_names or train.class_names != test.class_names:
         raise UserError(f"{course.data} needs the same class folders in its training and test images.")
     held_out = np.zeros(len(train), dtype=bool)

@@ -8,7 +8,7 @@ import torch
 from PIL import Image, ImageCms
 
 import crate_mae
-from crate_mae import UserError, image_io
+from crate_mae import UserError, image_files, image_tensors
 from tests.conftest import small_model
 
 
@@ -70,8 +70,8 @@ def test_every_kind_of_picture_works(mode: str, suffix: str | None, channels: in
 
 def test_sixteen_bits_are_scaled_whatever_the_brightest_pixel() -> None:
     dark = Image.fromarray(np.full((4, 4), 200, np.uint16))
-    assert image_io.planes(dark, 1, (4, 4)).max() <= 1
-    assert image_io.planes(Image.fromarray(np.full((4, 4), 65535, np.uint16)), 1, (4, 4)).min() == 255
+    assert image_tensors.planes(dark, 1, (4, 4)).max() <= 1
+    assert image_tensors.planes(Image.fromarray(np.full((4, 4), 65535, np.uint16)), 1, (4, 4)).min() == 255
 
 
 def test_floats_up_to_one_are_scaled_by_one() -> None:
@@ -80,23 +80,23 @@ def test_floats_up_to_one_are_scaled_by_one() -> None:
         values = ramp.copy()
         if odd is not None:
             values[0, 0] = odd
-        pixels = image_io.planes(Image.fromarray(values), 1, (3, 4))
+        pixels = image_tensors.planes(Image.fromarray(values), 1, (3, 4))
         np.testing.assert_allclose(pixels[0, 1:] / 255, ramp[1:], atol=1 / 255)
 
 
 def test_resizing_is_smooth() -> None:
     board = Image.fromarray((np.indices((64, 64)).sum(0) % 2 * 255).astype(np.uint8))
-    pixels = image_io.planes(board, 1, (8, 8))
+    pixels = image_tensors.planes(board, 1, (8, 8))
     assert (pixels / 255 - 0.5).abs().max() < 0.1  # nearest would be all black or all white
 
 
 def test_what_is_transparent_is_white() -> None:
     clear = Image.new("RGBA", (4, 4), (255, 0, 0, 0))
-    assert (image_io.planes(clear, 3, (4, 4)) == 255).all()
+    assert (image_tensors.planes(clear, 3, (4, 4)) == 255).all()
     palette = Image.new("P", (4, 4), 0)
     palette.putpalette([255, 0, 0] + [0, 0, 0] * 255)
     palette.info["transparency"] = 0
-    assert (image_io.planes(palette, 3, (4, 4)) == 255).all()
+    assert (image_tensors.planes(palette, 3, (4, 4)) == 255).all()
 
 
 def test_pictures_are_upright(tmp_path: Path) -> None:
@@ -105,12 +105,12 @@ def test_pictures_are_upright(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # turned by a quarter
     picture.save(tmp_path / "turned.png", exif=exif)
-    assert image_io.read(tmp_path / "turned.png").size == (4, 8)
+    assert image_files.read(tmp_path / "turned.png").size == (4, 8)
     with Image.open(tmp_path / "turned.png") as opened:
-        assert image_io.read(opened).size == (4, 8)
+        assert image_files.read(opened).size == (4, 8)
     picture.save(tmp_path / "damaged.png", exif=b"Exif\x00\x00MM\x00*garbage")
     with pytest.warns(UserWarning, match="EXIF"):
-        assert image_io.read(tmp_path / "damaged.png").size == (8, 4)
+        assert image_files.read(tmp_path / "damaged.png").size == (8, 4)
 
 
 def test_there_and_back() -> None:
@@ -144,13 +144,13 @@ def test_what_can_t_be_read_gets_one_sentence(tmp_path: Path) -> None:
     for name, content in bad.items():
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UserError, match=name):
-            image_io.read(tmp_path / name)
+            image_files.read(tmp_path / name)
     with pytest.raises(UserError, match="no image"):
-        image_io.read(tmp_path / "missing.png")
+        image_files.read(tmp_path / "missing.png")
     with pytest.raises(UserError, match="can't be read"):
-        image_io.read(tmp_path)
+        image_files.read(tmp_path)
     with pytest.raises(UserError, match="no pixels"):
-        image_io.read(Image.new("RGB", (0, 5)))
+        image_files.read(Image.new("RGB", (0, 5)))
 
 
 def test_channels_that_no_picture_has() -> None:
