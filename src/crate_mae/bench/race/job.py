@@ -14,6 +14,7 @@ from typing import IO, Any
 
 import torch
 
+from crate_mae.atomic_write import atomic_write
 from crate_mae.bench.race.images import load
 from crate_mae.bench.race.measurements import Pretrained, measurements
 from crate_mae.bench.race.recipes import Course, Recipe
@@ -150,9 +151,8 @@ class Tell:
 
     def finished(self, job: Job, step: str, numbers: dict[str, Any]) -> None:
         """Write a step's file, whole or not at all."""
-        part = job.file(step).with_suffix(".part")
-        part.write_text(json.dumps(numbers, indent=1) + "\n")
-        os.replace(part, job.file(step))
+        with atomic_write(job.file(step)) as temporary:
+            temporary.write_text(json.dumps(numbers, indent=1) + "\n")
         self._say({"step": step, "numbers": numbers})
 
     def _say(self, message: dict[str, Any]) -> None:

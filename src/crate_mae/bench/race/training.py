@@ -4,7 +4,6 @@ What counts is the time that this process computes, in training steps and their 
 makes it last longer, and changes nothing else. Evaluation and checkpoints are not counted.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from crate_mae.allocator import freed_memory_kept
+from crate_mae.atomic_write import atomic_write
 from crate_mae.bench.race.images import RaceImages, batch
 from crate_mae.bench.race.recipes import Course, Recipe
 from crate_mae.data.transforms import sample_generator
@@ -124,9 +124,8 @@ def masked_batches(
 
 def _save(path: Path, model: MaskedAutoencoder, optimiser: torch.optim.Optimizer, state: State) -> None:
     content: dict[str, Any] = {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "state": asdict(state)}
-    partial = path.with_suffix(".part")
-    torch.save(content, partial)
-    os.replace(partial, path)
+    with atomic_write(path) as temporary:
+        torch.save(content, temporary)
 
 
 def _resumed(path: Path, model: MaskedAutoencoder, optimiser: torch.optim.Optimizer) -> State:
