@@ -1,9 +1,9 @@
 """A model as a feature extractor in the manner of transformers: a processor, a model, ``last_hidden_state``.
 
-    python examples/feature_extractor.py photo.jpg                 # a tiny model, made on the spot with random weights
+    python examples/feature_extractor.py photo.jpg                 # a tiny model with random weights
     python examples/feature_extractor.py photo.jpg runs/demo       # a run, a checkpoint folder, or a name on the Hub
 
-The two classes are all that code written for transformers' ViT needs; transformers itself is not used.
+Code written for transformers' ViT needs these two classes; transformers itself is not used.
 """
 
 import sys
@@ -21,7 +21,7 @@ import crate_mae
 
 @dataclass(frozen=True)
 class Processor:
-    """Pictures to ``pixel_values``, like ViTImageProcessor."""
+    """Images to ``pixel_values``, like ViTImageProcessor."""
 
     model: crate_mae.ImageModel
 
@@ -37,7 +37,7 @@ class Output:
     last_hidden_state: Tensor
     """(B, 1 + N, d), the class token first."""
     pooler_output: Tensor
-    """(B, d), the class token."""
+    """(B, d), the mean over the patches."""
     hidden_states: tuple[Tensor, ...] | None
     """What enters the first layer, and what each layer gives."""
 

@@ -1,9 +1,9 @@
 """Look inside a model from Python: curves over the layers, attention maps, and how well the decoder undoes the encoder.
 
-    python examples/look_inside.py                              # a tiny model, made on the spot with random weights
+    python examples/look_inside.py                              # a tiny model with random weights
     python examples/look_inside.py runs/demo/checkpoints/best   # a checkpoint of your own that takes digits
 
-Three pictures are written to runs/look_inside. A notebook has the same lines, with the last ``save`` left out.
+Three figures are written to runs/look_inside. The same lines work in a notebook, without ``savefig``.
 """
 
 import sys
@@ -35,7 +35,9 @@ def main(checkpoint: str | None) -> None:
         encoder = layer_curves(model.encoder, (model.embed(part) for part in images.split(16)))
         decoder = layer_curves(model.decoder, [model.hand_over(model.encode(images, mask), mask)])
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
-    for ax, (name, label) in zip(axes, [("compression", "$R^c$, nats"), ("sparsity", "share not zero")], strict=True):
+    for ax, (name, label) in zip(
+        axes, [("compression", "$R^c$, nats"), ("sparsity", "fraction not zero")], strict=True
+    ):
         for stack, curves, first in [("encoder", encoder, 1), ("decoder", decoder, 0)]:
             layers = range(first, first + len(curves[name].mean))
             ax.errorbar(layers, curves[name].mean, curves[name].spread, fmt="o-", capsize=3, label=stack)
@@ -61,11 +63,11 @@ def main(checkpoint: str | None) -> None:
     figure.savefig(OUT / "undoing.png")
 
     print(f"R^c over the encoder's layers: {encoder['compression'].mean.round(1)} nats")
-    print(f"Three pictures in {OUT}")
+    print(f"Three figures in {OUT}")
 
 
 def tiny_model() -> crate_mae.MaskedAutoencoder:
-    """Four layers with random weights: what they do is chance, but every number is there."""
+    """Four layers with random weights: the numbers mean nothing, but all of them are there."""
     generator = torch.Generator().manual_seed(0)
     shape = {"image_size": 8, "patch_size": 2, "channels": 1, "dim": 48, "depth": 4, "heads": 4}
     return crate_mae.create_model("crate_mae_tiny", generator=generator, **shape)

@@ -1,9 +1,9 @@
-"""Features of a model in a scikit-learn pipeline: layer, pooling and C chosen together by cross-validation.
+"""A model's features in a scikit-learn pipeline: layer and C chosen together by cross-validation.
 
-    python examples/sklearn_pipeline.py                 # a tiny model, made on the spot with random weights
+    python examples/sklearn_pipeline.py                 # a tiny model with random weights
     python examples/sklearn_pipeline.py runs/demo       # a run, a checkpoint folder, or a name on the Hub
 
-The features are computed anew for each combination; ``memory`` keeps them, so that each C after the first costs little.
+``memory`` caches the features of each layer, so that only the first C has to compute them.
 """
 
 import sys

@@ -45,7 +45,7 @@ def test_the_example_of_a_feature_extractor(
     output = extractor(pixels, output_hidden_states=True)
     np.testing.assert_array_equal(output.pooler_output.detach(), extractor.model.features(pixels).detach())
     for layer, state in enumerate(output.hidden_states):
-        np.testing.assert_array_equal(state[:, 0].detach(), extractor.model.features(pixels, layer).detach())
+        np.testing.assert_array_equal(state[:, 0].detach(), extractor.model.features(pixels, layer, "cls").detach())
 
 
 def test_the_example_of_a_pipeline(
