@@ -76,7 +76,7 @@ def test_a_page_says_what_it_leaves_out(tmp_path: Path, capsys: pytest.CaptureFi
     page = (out / "report.html").read_text()
     left_out = page.split("Left out")[1].split("<h2>")[0]
     assert "completions: the checkpoint holds no decoder." in left_out
-    assert "compression, raw: it is measured against the subspaces" in left_out
+    assert "compression, raw: it needs the subspaces U of a white-box layer" in left_out
     assert json.loads((out / "inspect.json").read_text())["decoder"] == "the checkpoint holds no decoder"
     printed = capsys.readouterr().out
     assert "5 images" in printed
