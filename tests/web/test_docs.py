@@ -35,5 +35,14 @@ def test_the_limits_are_the_codes() -> None:
     for words in ("| 10 MB | `--max-upload-mb`", "| 32 million | `--max-megapixels`", "| 20 s | `--max-seconds`"):
         assert words in TEXT
     assert "| 64 | `--max-waiting`" in TEXT
+    for words in (
+        f"| {limits.side:,}; {limits.aspect:g} |",
+        f"| {limits.memory / 1000 / MILLION:.1f} GB, {limits.decoding:g} s |",
+        f"| {limits.seconds:g} s; {limits.idle:g} s |",
+        f"| {limits.unfinished / MILLION:g} MB |",
+        f"| {limits.header:g} s | | closed |",
+        f"| {limits.connections} | | 503 |",
+    ):
+        assert words in TEXT
     assert "| 2 | `--workers`" in TEXT
     assert all(kind.lower() in TEXT.lower() for kind in FORMATS)

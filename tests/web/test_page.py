@@ -1,7 +1,6 @@
 """The page in a real browser: by mouse, by keyboard, wide and narrow, light and dark, one model and two."""
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterator
 from io import BytesIO
@@ -71,8 +70,8 @@ def settled(page: Any) -> Any:
     until(
         page,
         "document.querySelectorAll('[aria-busy=true]').length === 0"
-        " && [...document.querySelectorAll('.inside:not([hidden])')].every(one => one.querySelector('.quantity')"
-        " && one.querySelector('.heads canvas'))",
+        " && document.querySelector('.quantity')"
+        " && [...document.querySelectorAll('.inside:not([hidden])')].every(one => one.querySelector('.heads canvas'))",
     )
     return page
 
@@ -106,7 +105,7 @@ def test_the_mask_is_painted_by_mouse(one: str, visit: Opened) -> None:
     page.mouse.click(*at[2])
     assert mask(page) == "0000" + "1101" + "0" * 8
     shows(page, "0000" + "1101" + "0" * 8)
-    assert page.text_content("#ratio-out") == "3 of 16 patches"
+    assert page.text_content("#mask-words") == "3 of 16 patches, painted"
 
 
 def test_the_mask_is_painted_by_keyboard_and_read_aloud(one: str, visit: Opened) -> None:
@@ -124,13 +123,256 @@ def test_the_mask_is_painted_by_keyboard_and_read_aloud(one: str, visit: Opened)
     assert page.evaluate("getComputedStyle(document.activeElement).outlineWidth") == "3px"
     until(page, "document.getElementById('status').textContent.startsWith('4 of 16 patches masked. ')")
     page.keyboard.press("Tab")  # one stop for the whole grid
-    assert page.evaluate("document.activeElement.id") == "ratio"
+    assert page.evaluate("document.activeElement.id") == "count"
 
 
-def test_ratio_seed_and_layer_move_what_is_shown(one: str, visit: Opened) -> None:
+def drawn_mask(count: int, seed: int) -> str:
+    return views.as_text(choose_mask(CRATE, None, count / 16, seed))
+
+
+def masked(page: Any, expected: str) -> None:
+    """Wait until the mask is this one."""
+    cells = (
+        "[...document.querySelectorAll('#mask [role=gridcell]')].map(one => +(one.ariaSelected === 'true')).join('')"
+    )
+    until(page, f"mask => {cells} === mask", expected)
+
+
+def test_a_painting_is_not_lost_and_everything_can_be_undone(one: str, visit: Opened) -> None:
     page = settled(visit(one))
-    page.fill("#ratio", "50")
+    masked(page, drawn_mask(12, 0))
+    assert page.is_disabled("#undo")
+    page.click("#clear")
+    box = page.locator("#mask").bounding_box()
+    y = box["y"] + box["height"] * 0.4
+    page.mouse.move(box["x"] + 5, y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 5, y)
+    page.mouse.up()
+    painted = "0000" + "1111" + "0" * 8
+    masked(page, painted)
+    page.fill("#count", "3")  # a nudge of the slider leaves a painting alone
+    page.focus("#count")
+    page.keyboard.press("ArrowRight")
+    page.fill("#seed", "4")
+    page.keyboard.press("Enter")
+    assert mask(page) == painted
+    assert page.text_content("#mask-words") == "4 of 16 patches, painted"
+    page.click("#random")
+    masked(page, drawn_mask(4, 4))
+    page.click("#random")  # another one at every press
+    masked(page, drawn_mask(4, 5))
+    assert page.text_content("#mask-words") == "4 of 16 patches, seed 5"
+    page.keyboard.press("Control+z")
+    masked(page, drawn_mask(4, 4))
+    page.keyboard.press("Control+z")
+    masked(page, painted)  # a stroke is one step
+    shows(page, painted)
+    page.click("#undo")
+    masked(page, "0" * 16)
+    page.click("#undo")
+    masked(page, drawn_mask(12, 0))
+    assert page.is_disabled("#undo")
+    for expected in ("0" * 16, painted, drawn_mask(4, 4)):
+        page.keyboard.press("Control+Shift+Z")
+        masked(page, expected)
+    page.keyboard.press("Control+y")
+    masked(page, drawn_mask(4, 5))
+    assert page.is_disabled("#redo")
+
+
+def test_a_finger_paints_sideways_taps_and_scrolls_up_and_down(one: str, visit: Opened) -> None:
+    page = settled(visit(one, width=390, has_touch=True, is_mobile=True))
+    page.click("#clear")
+    page.evaluate("document.querySelector('.paint').scrollIntoView()")
+    page.wait_for_timeout(300)
+    touch = page.context.new_cdp_session(page)
+    box = page.locator("#mask").bounding_box()
+
+    def swipe(*points: tuple[float, float]) -> None:
+        at = [{"x": box["x"] + x * box["width"], "y": box["y"] + y * box["height"]} for x, y in points]
+        touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [at[0]]})
+        for before, after in pairwise(at):
+            for step in range(1, 9):
+                point = {axis: before[axis] + (after[axis] - before[axis]) * step / 8 for axis in "xy"}
+                touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [point]})
+        touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        page.wait_for_timeout(200)
+
+    swipe((0.1, 0.1))
+    assert mask(page) == "1" + "0" * 15
+    swipe((0.1, 0.4), (0.9, 0.4), (0.9, 0.9))  # once it paints, it may go anywhere
+    painted = "1000" + "1111" + "0001" * 2
+    masked(page, painted)
+    before = page.evaluate("scrollY")
+    swipe((0.5, 0.9), (0.5, 0.1))
+    assert page.evaluate("scrollY") > before + 50
+    assert mask(page) == painted
+
+
+def test_masked_patches_are_hatched(one: str, visit: Opened) -> None:
+    page = settled(visit(one))
+    style = "getComputedStyle(document.querySelector('#mask [aria-selected={}]')).backgroundImage"
+    assert page.evaluate(style.format("true")).startswith("repeating-linear-gradient")
+    assert page.evaluate(style.format("false")) == "none"
+
+
+def test_the_map_of_errors_and_the_mean_patch(two: str, visit: Opened) -> None:
+    page = settled(visit(two))
+    answers = [
+        views.complete(one.model, samples(CRATE.config)["digit-0"].picture, choose_mask(CRATE)) for one in SERVED
+    ]
+    for answer, words in zip(answers, page.locator(".completion .words").all_text_contents(), strict=True):
+        said = float(words.removeprefix("over the masked patches; the mean patch gives ").removesuffix("."))
+        assert said == pytest.approx(answer.mean_patch_error, rel=1e-3)
+    assert page.locator(".completion canvas:visible").count() == 0
+    page.check("#errors")
+    largest = max(error for answer in answers for row in answer.errors for error in row if error is not None)
+    labels = page.locator(".completion canvas:visible").evaluate_all("all => all.map(one => one.ariaLabel)")
+    assert len(labels) == 2
+    for label in labels:  # one scale for both
+        assert float(label.rpartition(" ")[2]) == pytest.approx(largest, rel=1e-2)
+    pixels = page.locator(".completion canvas").first.evaluate(
+        "one => [...one.getContext('2d').getImageData(0, 0, 4, 4).data].filter((_, index) => index % 4 === 3)"
+    )
+    assert [int(pixel > 0) for pixel in pixels] == [int(place) for place in mask(page)]
+
+
+def test_a_click_on_a_curve_chooses_the_layer(two: str, visit: Opened) -> None:
+    page = settled(visit(two))
+    assert page.input_value("#layer") == "1"
+    page.locator(".quantity").nth(1).locator(".hit").nth(1).click()
+    assert page.input_value("#layer") == "2"
+    settled(page)
+    page.wait_for_selector(".heads canvas[aria-label^='Attention of head 1 at layer 2']")
+    assert page.locator(".quantity").nth(1).locator("polyline").count() == 2  # both models on one axis
+    assert all("in layer 2" in words for words in page.locator(".value").all_text_contents())
+
+
+def test_every_heading_has_a_sentence_and_a_formula_behind_it(two: str, visit: Opened) -> None:
+    page = settled(visit(two))
+    for place in ["#completion-section", "#inside-section", *[".quantity"] * 3, ".pca", ".attention"]:
+        part = page.locator(place).first
+        assert part.locator("p.quiet").first.text_content()
+        assert part.locator("details").first.locator("div").text_content()
+        assert not part.locator("details").first.evaluate("one => one.open")
+    page.locator(".quantity summary").first.click()
+    page.fill("#layer", "2")
+    assert page.locator(".quantity details").first.evaluate("one => one.open")  # and stays so
+
+
+def test_an_outage_is_told_once_and_asked_again(two: str, visit: Opened) -> None:
+    page = settled(visit(two, allowed="ERR_FAILED"))
+    page.route("**/api/complete**", lambda route: route.abort())
+    page.route("**/api/layer**", lambda route: route.abort())
+    page.click("#random")
+    page.fill("#layer", "2")
+    page.wait_for_selector("#outage .message")
+    until(page, "document.querySelectorAll('.stale').length === 4")
+    assert page.locator(".message").count() == 1
+    assert "does not answer" in page.text_content("#outage")
+    faded = "getComputedStyle(document.querySelector('.completion.stale {}')).opacity"
+    for part in ("img", "figcaption", ".note p"):  # the caption goes with its picture
+        assert float(page.evaluate(faded.format(part))) < 0.5
+    assert page.locator(".age:visible").count() == 2
+    page.unroute("**/api/complete**")
+    page.unroute("**/api/layer**")
+    page.click("#outage button")
+    until(page, "document.querySelectorAll('.stale, .message').length === 0")
+    masked(page, drawn_mask(12, 1))
+    page.wait_for_selector(".heads canvas[aria-label^='Attention of head 1 at layer 2']")
+
+
+def test_a_question_that_failed_is_asked_again_where_it_failed(one: str, visit: Opened) -> None:
+    page = settled(visit(one, allowed="status of 504"))
+    problem = json.dumps({"error": "the request was not finished within 20 seconds and was given up; try again."})
+    page.route("**/api/complete**", lambda route: route.fulfill(status=504, body=problem), times=1)
+    page.click("#random")
+    button = page.wait_for_selector(".completion .message button")
+    assert page.locator(".message").count() == 1
+    button.click()
+    masked(page, drawn_mask(12, 1))
+    assert page.locator(".message, .stale").count() == 0
+
+
+def test_own_photos_are_cropped_or_squeezed(one: str, visit: Opened) -> None:
+    page = settled(visit(one))
+    page.set_input_files("#file", {"name": "wide.png", "mimeType": "image/png", "buffer": png(photo(90, 60))})
+    until(page, "document.getElementById('original-note').textContent.startsWith('Wide.png, the middle')")
+    settled(page)
+
+    def error(picture: Image.Image) -> float:
+        return views.complete(CRATE, picture, choose_mask(CRATE)).error
+
+    words = "`Error ${{({}).toLocaleString('en', {{ maximumSignificantDigits: 4 }})}}`"
+    shown = f"document.querySelector('.completion .number').textContent === {words}"
+    until(page, shown.format(error(photo(90, 60).crop((15, 0, 75, 60)))))
+    page.locator("#fit input").nth(1).check()
+    until(page, "document.getElementById('original-note').textContent.startsWith('Wide.png, squeezed')")
+    until(page, shown.format(error(photo(90, 60))))
+
+
+def test_the_whole_page_lights_up_for_a_drop(one: str, visit: Opened) -> None:
+    page = settled(visit(one))
+    drag = "kind => window.dispatchEvent(new DragEvent(kind, { dataTransfer: new DataTransfer() }))"
+    assert not page.is_visible("#dropping")
+    page.evaluate(drag, "dragover")
+    box = page.locator("#dropping").bounding_box()
+    assert (box["x"], box["y"], box["width"], box["height"]) == (0, 0, 1280, 800)
+    page.evaluate(drag, "dragleave")
+    assert not page.is_visible("#dropping")
+
+
+def test_the_layer_slider_stays_in_sight_on_a_phone(two: str, visit: Opened) -> None:
+    page = settled(visit(two, width=390, has_touch=True, is_mobile=True))
+    for place in (".quantity:last-child", ".inside:first-child .heads", ".inside:last-child .heads"):
+        page.evaluate("place => document.querySelector(place).scrollIntoView({ block: 'end' })", place)
+        box = page.locator("#layer").bounding_box()
+        assert 0 <= box["y"] < 200
+
+
+def test_columns_are_full_at_1280(two: str, visit: Opened) -> None:
+    page = settled(visit(two))
+    for view in range(3):
+        page.locator("#views input").nth(view).check()
+        settled(page)
+        right = "all => Math.max(...all.filter(one => one.offsetWidth).map(one => one.getBoundingClientRect().right))"
+        edge = page.locator("#stage").evaluate("one => one.getBoundingClientRect().right")
+        for row in (".stage figure", ".quantity", ".inside", ".buttons"):
+            assert page.locator(row).evaluate_all(right) > edge - 20, row
+
+
+def test_forced_colours_keep_the_mask_and_the_choice_visible(one: str, visit: Opened) -> None:
+    page = settled(visit(one, forced_colors="active"))
+    of = "getComputedStyle(document.querySelector('{}')).{}"
+    assert "gradient" in page.evaluate(of.format("#mask [aria-selected=true]", "backgroundImage"))
+    chosen, other = (
+        page.evaluate(of.format(f"#fit label:nth-of-type({number}) span", "backgroundColor")) for number in (1, 2)
+    )
+    assert chosen != other
+    line, card = (
+        page.evaluate(of.format(*parts)) for parts in [("polyline", "stroke"), ("section", "backgroundColor")]
+    )
+    assert line != card
+
+
+def test_the_api_page_has_a_list_of_contents(one: str, visit: Opened) -> None:
+    page = visit(f"{one}/api")
+    page.wait_for_selector("main section")
+    links = page.locator(".contents a")
+    assert "/api/complete" in links.all_text_contents()
+    for address in links.evaluate_all("all => all.map(one => one.getAttribute('href'))"):
+        assert page.locator(f"h2{address}").count() == 1
+    links.nth(3).click()
+    assert page.locator("#api-complete").bounding_box()["y"] < 100
+
+
+def test_count_seed_and_layer_move_what_is_shown(one: str, visit: Opened) -> None:
+    page = settled(visit(one))
+    page.fill("#count", "8")
+    assert page.text_content("#count-out") == "8 of 16 (50 %)"
     page.fill("#seed", "7")
+    page.keyboard.press("Enter")
     drawn = choose_mask(CRATE, None, 0.5, 7)[0]
     expected = "".join(str(int(place)) for place in drawn)
     until(
@@ -146,10 +388,10 @@ def test_ratio_seed_and_layer_move_what_is_shown(one: str, visit: Opened) -> Non
         page.fill("#layer", str(layer))
         settled(page)
         share = 100 * numbers.curves["sparsity"][layer - 1]
-        shown = page.locator(".quantity", has_text="Sparsity").locator("b").text_content()
+        shown = page.locator(".quantity", has_text="Non-zero entries").locator("b").text_content()
         assert float(shown.removesuffix(" %")) == pytest.approx(share, abs=0.051)
-        ends = page.locator(".quantity", has_text="Sparsity").locator("p.quiet").text_content()
-        first, last = re.fullmatch(r"([\d.]+) % in layer 1, ([\d.]+) % in layer 2", ends).groups()
+        ends = page.locator(".quantity", has_text="Non-zero entries").locator("svg text[class*=line-]")
+        first, last = (text.removesuffix(" %") for text in ends.all_text_contents())
         assert float(first) == pytest.approx(100 * numbers.curves["sparsity"][0], abs=0.051)
         assert float(last) == pytest.approx(100 * numbers.curves["sparsity"][-1], abs=0.051)
         rate = page.locator(".quantity", has_text="compression").locator("b").text_content()
@@ -167,8 +409,8 @@ def test_two_models_side_by_side_or_one(two: str, visit: Opened) -> None:
     page = settled(visit(two))
     visible = page.locator(".completion:visible .by")
     assert visible.all_text_contents() == ["by CRATE-MAE", "by ViT-MAE"]
-    missing = page.locator(".inside", has_text="ViT-MAE ordinary").locator(".missing").text_content()
-    assert missing.startswith("Does not exist for a ViT-MAE: it is measured against the subspaces U")
+    missing = page.locator(".quantity", has_text="compression").locator(".missing").text_content()
+    assert missing.startswith("ViT-MAE not defined: it needs the subspaces U of a white-box layer")
     page.locator("#views input").nth(1).check()
     settled(page)
     assert visible.all_text_contents() == ["by ViT-MAE"]
@@ -183,15 +425,16 @@ def test_a_photo_is_taken_and_a_bad_file_is_told(one: str, visit: Opened, tmp_pa
     before = page.get_attribute("#original", "src")
     (tmp_path / "drawing.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
     page.set_input_files("#file", tmp_path / "drawing.svg")
-    page.wait_for_selector("[role=alert] .message")
-    assert "This is no JPEG" in page.text_content("[role=alert]")
+    message = page.wait_for_selector("#picture-section > .problem .message")
+    assert "This is not a complete JPEG" in message.text_content()
+    assert page.locator(".message").count() == 1
     assert page.get_attribute("#original", "src") == before
     (tmp_path / "huge.jpg").write_bytes(bytes(11_000_000))
     page.set_input_files("#file", tmp_path / "huge.jpg")
-    until(page, "document.querySelector('[role=alert]').textContent.includes('the limit is 10 MB')")
+    until(page, "document.querySelector('#picture-section .problem').textContent.includes('the limit is 10 MB')")
     (tmp_path / "photo.png").write_bytes(png(photo()))
     page.set_input_files("#file", tmp_path / "photo.png")
-    until(page, "document.getElementById('original-note').textContent.startsWith('Photo.png, resized')")
+    until(page, "document.getElementById('original-note').textContent.startsWith('Photo.png, the middle of it, 8 × 8')")
     assert page.locator(".message").count() == 0
     settled(page)
     assert page.evaluate("document.getElementById('original').naturalWidth") == 8
@@ -215,9 +458,10 @@ def test_a_busy_server_is_told_and_asked_again(one: str, visit: Opened) -> None:
 
     page.route("**/api/complete**", turn_away, times=1)
     page.fill("#seed", "5")
-    message = page.wait_for_selector(".message.busy")
+    page.keyboard.press("Enter")
+    message = page.wait_for_selector(".completion .message.busy")
     assert "busy" in message.text_content()
-    assert "This page does so in 1 s" in message.text_content()
+    assert "This page tries again in 1 s" in message.text_content()
     page.wait_for_selector(".message", state="detached")
     assert len(refused) == 1
     drawn = choose_mask(CRATE, None, 0.75, 5)[0]
@@ -228,12 +472,18 @@ def test_the_picture_is_saved(two: str, visit: Opened) -> None:
     page = settled(visit(two))
     with page.expect_download() as waiting:
         page.click("#save")
-    assert waiting.value.suggested_filename == "crate-mae-completion.png"
+    assert waiting.value.suggested_filename == "crate-mae-digit-0-ratio-0.75-seed-0.png"
     saved = Path(waiting.value.path()).read_bytes()
     with Image.open(BytesIO(saved)) as picture:
         assert picture.width > 3 * picture.height
-    expected = CLIENT.post(f"{two}/api/sheet", params={"sample": "digit-0", "mask": mask(page)}, timeout=60).content
+        assert (picture.text["mask ratio"], picture.text["seed"]) == ("0.75", "0")
+        assert picture.text["mask"] == mask(page)
+    expected = CLIENT.post(f"{two}/api/sheet", params={"sample": "digit-0"}, timeout=60).content
     assert saved == expected
+    page.click("#invert")
+    with page.expect_download() as waiting:
+        page.click("#save")
+    assert waiting.value.suggested_filename == "crate-mae-digit-0-painted-4-of-16.png"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

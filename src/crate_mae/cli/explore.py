@@ -82,15 +82,15 @@ def serve(
 
     Args:
         checkpoint: A checkpoint folder, or a run folder.
-        second: Another one to compare with, of the same grid of patches.
+        second: A second one to compare with; it must have the same grid of patches.
         host: Address to listen on; 0.0.0.0 lets other machines in.
-        port: Port to listen on; 0 takes any that is free.
+        port: Port to listen on; 0 takes any free one.
         open: Open the page in a browser.
         max_upload_mb: Largest upload in MB.
-        max_megapixels: Most pixels of a picture, in millions.
-        max_seconds: Longest time for a request, waiting included.
+        max_megapixels: Largest picture in millions of pixels.
+        max_seconds: Longest time for an upload, and from there to its answer, waiting included.
         max_waiting: Requests that may wait; further ones are told that the server is busy.
-        workers: Requests worked on at once; the processor's cores are shared out among them.
+        workers: Requests worked on at once; the processor's cores are shared among them.
         device: Where to compute; auto takes a GPU where there is one.
     """
     if not all(map(find_spec, ("fastapi", "uvicorn"))):

@@ -5,21 +5,10 @@ from importlib.resources import files
 
 from fastapi import FastAPI, Request, Response
 
-SCRIPTS = [
-    "page",
-    "state",
-    "pictures",
-    "mask",
-    "history",
-    "completion",
-    "inside",
-    "messages",
-    "drawing",
-    "requests",
-    "words",
-    "theme",
-    "reference",
-]
+SCRIPTS = (
+    *("page", "state", "pictures", "mask", "history", "completion", "inside"),
+    *("messages", "drawing", "requests", "words", "theme", "reference"),
+)
 FILES = {  # what a browser can ask for, and no more
     "/": ("index.html", "text/html; charset=utf-8"),
     "/api": ("reference.html", "text/html; charset=utf-8"),

@@ -66,7 +66,8 @@ export function curves(lines, layers, marked, text, label, choose) {
     }
   }
   for (let index = 0; index < layers; index++) {
-    const hit = svg("rect", { x: x(index) - step / 2, y: 0, width: step, height: HEIGHT, class: "hit", "data-layer": index + 1 }, svg("title", {}, `Layer ${index + 1}`));
+    const [left, right] = [Math.max(x(index) - step / 2, 0), Math.min(x(index) + step / 2, WIDTH)];
+    const hit = svg("rect", { x: left, y: 0, width: right - left, height: HEIGHT, class: "hit", "data-layer": index + 1 }, svg("title", {}, `Layer ${index + 1}`));
     hit.addEventListener("click", () => choose(index + 1));
     parts.push(hit);
   }
