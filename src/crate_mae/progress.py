@@ -8,19 +8,19 @@ from typing import Protocol, runtime_checkable
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-PLAIN_LINES = 10  # lines in all where there is no terminal
+PLAIN_LINES = 10  # lines in total if there is no terminal
 
 
 @runtime_checkable
 class Advance(Protocol):
-    """Called after each step, with a few words on how it went."""
+    """Called after each step, with a short note."""
 
     def __call__(self, note: str = "") -> None: ...
 
 
 @contextmanager
 def progress(label: str, total: int, console: Console | None = None, done: int = 0) -> Iterator[Advance]:
-    """Show a loop of ``total`` steps while it runs, of which ``done`` were done before."""
+    """Show the progress of a loop of ``total`` steps, of which ``done`` were done before."""
     console = console or Console()
     if console.is_terminal:
         with _bar(label, total, console, done) as advance:
