@@ -1,22 +1,22 @@
-"""The C library's memory between two steps."""
+"""How the C library keeps freed memory between two steps."""
 
 import ctypes
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_TRIM, _MMAP = -1, -3  # the names that mallopt has for its two thresholds
+_TRIM, _MMAP = -1, -3  # mallopt's names for its two thresholds
 _NEVER, _LARGEST = -1, 1 << 30
-_AFTERWARDS = 32 << 20  # as high as glibc itself goes in the end where large pieces are freed
+_AFTERWARDS = 32 << 20  # the highest that glibc itself goes
 
 
 @contextmanager
 def freed_memory_kept() -> Iterator[None]:
-    """Keep what tensors free for the tensors to come, rather than give it back to the system each time.
+    """Keep freed memory for the next tensors, instead of returning it to the system each time.
 
-    A step on a CPU frees and asks for the same gigabytes again and again. glibc returns large pieces to the kernel,
-    which has to map and clear every page of them anew; docs/log.md says what that costs. At the end everything
-    is given back. Where the C library is not glibc nothing happens.
+    A step on a CPU frees and allocates the same gigabytes again and again. glibc returns large blocks to the kernel,
+    which has to map and clear every page again; docs/log.md says what that costs. At the end everything is returned.
+    Nothing happens if the C library is not glibc.
     """
     library = ctypes.CDLL(None if sys.platform != "win32" else "msvcrt")
     if not hasattr(library, "mallopt"):

@@ -11,7 +11,7 @@ Device = Literal["auto", "cpu", "cuda", "mps"]
 
 
 def pick_device(name: Device) -> "torch.device":
-    """The device of that name; ``auto`` takes a GPU where there is one."""
+    """The device of that name; ``auto`` takes a GPU if there is one."""
     import torch
 
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}

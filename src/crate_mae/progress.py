@@ -17,20 +17,20 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-PLAIN_LINES = 10  # lines in all where there is no terminal
-LINE_SECONDS = 60.0  # between two lines on one of several tasks
+PLAIN_LINES = 10  # lines in total if there is no terminal
+LINE_SECONDS = 60.0  # between two lines about one of several tasks
 
 
 @runtime_checkable
 class Advance(Protocol):
-    """Called after each step, with a few words on how it went."""
+    """Called after each step, with a short note."""
 
     def __call__(self, note: str = "") -> None: ...
 
 
 @contextmanager
 def progress(label: str, total: int, console: Console | None = None, done: int = 0) -> Iterator[Advance]:
-    """Show a loop of ``total`` steps while it runs, of which ``done`` were done before."""
+    """Show the progress of a loop of ``total`` steps, of which ``done`` were done before."""
     console = console or Console()
     if console.is_terminal:
         with _bar(label, total, console, done) as advance:

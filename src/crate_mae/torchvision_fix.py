@@ -1,8 +1,8 @@
 """The one place that imports torchvision.
 
-Its published wheels are built beside a CUDA torch. Next to a CPU-only torch their compiled operators don't load, and
-the import stops at ``operator torchvision::nms does not exist``, which also stops transformers. Nothing here uses these
-operators: declaring the two that are missing is enough. Import this module before transformers on such a machine.
+Its published wheels are built for a CUDA torch. With a CPU-only torch their compiled operators don't load, and the
+import fails with ``operator torchvision::nms does not exist``, and so does that of transformers. Nothing here uses
+these operators: declaring the two missing ones is enough. On such a machine, import this module before transformers.
 """
 
 import torch

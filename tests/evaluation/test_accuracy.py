@@ -22,7 +22,7 @@ QUIET = Console(quiet=True)
 
 def lively(names: list[str] = NAMES) -> Classifier:
     """A classifier of random weights that gives every class to some pictures."""
-    model = Classifier.on(small_model("crate_mae_tiny"), names, torch.Generator().manual_seed(3)).eval()
+    model = Classifier.on(small_model("crate_mae_tiny"), names, torch.Generator().manual_seed(3), pool="cls").eval()
     with torch.no_grad():
         model.head.weight -= model.head.weight.mean(0)
         model.head.weight *= 20

@@ -21,8 +21,8 @@ def test_a_probe_reads_what_is_linear_and_nothing_else() -> None:
     train, train_labels, test, test_labels = clusters()
     noise = np.random.default_rng(1).normal(size=(600, 5))
     strengths = (0.01, 1.0, 100.0)
-    good = linear_probe(train, train_labels, test, test_labels, strengths)
-    bad = linear_probe(noise[:400], train_labels, noise[400:], test_labels, strengths)
+    good = linear_probe(train, train_labels, test, test_labels, strengths=strengths)
+    bad = linear_probe(noise[:400], train_labels, noise[400:], test_labels, strengths=strengths)
     assert good.accuracy > 90
     assert bad.accuracy < 50
     assert good.C in strengths
@@ -31,7 +31,7 @@ def test_a_probe_reads_what_is_linear_and_nothing_else() -> None:
 def test_every_number_is_that_of_separate_scikit_learn_fits() -> None:
     train, train_labels, test, test_labels = clusters(2.0)
     held_out = stratified(train_labels, 3)
-    probe = linear_probe(train, train_labels, test, test_labels, (0.01, 1.0), seed=3)
+    probe = linear_probe(train, train_labels, test, test_labels, strengths=(0.01, 1.0), seed=3)
     scaler = StandardScaler().fit(train)
     train, test = scaler.transform(train), scaler.transform(test)
     for strength in probe.strengths:
@@ -49,7 +49,7 @@ def test_the_strength_is_chosen_without_a_look_at_the_test_set() -> None:
     features[:, 0] += labels
     chosen, best = set(), set()
     for test_labels in (labels[200:], 1 - labels[200:]):
-        probe = linear_probe(features[:200], labels[:200], features[200:], test_labels, (1e-3, 1e3))
+        probe = linear_probe(features[:200], labels[:200], features[200:], test_labels, strengths=(1e-3, 1e3))
         chosen.add(probe.C)
         best.add(probe.best_on_test.C)
         assert probe.best_on_test.test == max(strength.test for strength in probe.strengths) >= probe.accuracy
@@ -66,7 +66,7 @@ def test_of_equal_strengths_the_least_is_chosen() -> None:
 def test_a_validation_split_of_its_own_chooses_and_then_joins() -> None:
     train, train_labels, test, test_labels = clusters(2.0)
     held_out = np.arange(400) >= 300
-    probe = linear_probe(train, train_labels, test, test_labels, (1.0,), held_out=held_out)
+    probe = linear_probe(train, train_labels, test, test_labels, strengths=(1.0,), held_out=held_out)
     scaler = StandardScaler().fit(train)
     part = LogisticRegression(tol=1e-6).fit(scaler.transform(train[:300]), train_labels[:300])
     whole = LogisticRegression(tol=1e-6).fit(scaler.transform(train), train_labels)
@@ -84,7 +84,7 @@ def test_a_fifth_of_every_class_is_held_out() -> None:
 
 def test_advance_is_called_after_each_fit() -> None:
     notes: list[str] = []
-    linear_probe(*clusters(), (1.0, 10.0), advance=notes.append)
+    linear_probe(*clusters(), strengths=(1.0, 10.0), advance=notes.append)
     assert notes == ["C = 1", "C = 10"] * 2
 
 
@@ -103,7 +103,7 @@ def test_what_can_t_be_probed_gets_a_sentence(labels: np.ndarray, values: np.nda
 
 def test_classes_that_were_not_trained_on_count_as_errors() -> None:
     train, train_labels, test, test_labels = clusters(0.1)
-    known = linear_probe(train, train_labels, test, test_labels, (1.0,)).accuracy
-    strange = linear_probe(train, train_labels, test, test_labels + 7 * (test_labels == 2), (1.0,)).accuracy
+    known = linear_probe(train, train_labels, test, test_labels, strengths=(1.0,)).accuracy
+    strange = linear_probe(train, train_labels, test, test_labels + 7 * (test_labels == 2), strengths=(1.0,)).accuracy
     assert known == 100
     assert strange == pytest.approx(100 * (test_labels != 2).mean())

@@ -24,7 +24,7 @@ from crate_mae.completion.mask_regions import (
 )
 from crate_mae.completion.photo import Photo, format_of, read_photo, write_photo
 from crate_mae.completion.tiles import Plan, plan_random, plan_region
-from crate_mae.data.folders import SUFFIXES, walk
+from crate_mae.data.folders import SUFFIXES, image_files
 from crate_mae.data.source import printable
 from crate_mae.errors import UserError
 from crate_mae.models.autoencoder import MaskedAutoencoder
@@ -75,17 +75,10 @@ def jobs(given: Sequence[Path], out: Path, sheet: Path | None) -> list[Job]:
 
     Nothing is loaded or written here: what can't work is an error before any work is done.
     """
-    if not given:
-        raise UserError("name at least one picture or folder.")
-    for path in given:
-        if not path.exists():
-            raise UserError(f"there is no image or folder {printable(str(path))}.")
-    files = [file for path in given for file in pictures(path)]
-    if not files:
-        raise UserError(f"there are no images in {', '.join(printable(str(path)) for path in given)}.")
+    files = image_files(given)
     if len(given) == 1 and not given[0].is_dir():
         format_of(out)
-        found = [Job(given[0], out, sheet)]
+        found = [Job(files[0], out, sheet)]
     else:
         for name, folder in (("--out", out), ("--sheet", sheet)):
             if folder is not None:
@@ -115,14 +108,6 @@ def _keep_apart(found: Sequence[Job]) -> None:
                 f"{printable(str(place))} would be overwritten, and it is needed; choose another --out or --sheet."
             )
         taken.add(place.resolve())
-
-
-def pictures(path: Path) -> Iterator[Path]:
-    """A file as it is, a folder as the images below it."""
-    if path.is_dir():
-        yield from map(Path, walk(path))
-    else:
-        yield path
 
 
 def names(files: Sequence[Path]) -> Iterator[str]:

@@ -35,7 +35,7 @@ def pack(folder: Path, out: Path, shard_size: str, console: Console) -> None:
     sources = {split: opener() for split, opener in tree_splits(folder).items()}
     folders = {split: source for split, source in sources.items() if isinstance(source, Folder)}
     if len(folders) < len(sources):
-        raise UserError(f"{folder} holds shards already; give a folder of images.")
+        raise UserError(f"{folder} holds shards; give a folder of images.")
     with _aside(out) as partial:
         names = next(iter(folders.values())).class_names
         if names is not None:
@@ -51,7 +51,7 @@ def pack(folder: Path, out: Path, shard_size: str, console: Console) -> None:
 
 
 def parse_size(text: str) -> int:
-    """Bytes from words like 500MB or 1GB (powers of ten)."""
+    """Bytes from a text like 500MB or 1GB (powers of ten)."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)b?\s*", text.lower())
     size = round(float(found[1]) * UNITS[found[2]]) if found else 0
     if size < 1:
@@ -61,7 +61,7 @@ def parse_size(text: str) -> int:
 
 @contextmanager
 def _aside(out: Path) -> Iterator[Path]:
-    """A folder beside ``out`` that takes its name when all is well, and is gone when not."""
+    """A folder beside ``out`` that is renamed to it on success, and removed otherwise."""
     partial = out.with_name(f".{out.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -99,7 +99,7 @@ def _write(source: Folder, target: Path, size: int, console: Console, label: str
 
 
 def _free(key: str, taken: set[str]) -> str:
-    """The key, or the next one like it that is not taken: a.jpg and a.png are two samples."""
+    """The key, with a number if it is taken: a.jpg and a.png are two samples."""
     name, number = key, 1
     while name in taken:
         number += 1
@@ -109,6 +109,6 @@ def _free(key: str, taken: set[str]) -> str:
 
 
 def _add(shard: tarfile.TarFile, name: str, content: bytes) -> None:
-    member = tarfile.TarInfo(name)  # its owner, mode and time are the same whoever packs
+    member = tarfile.TarInfo(name)  # owner, mode and time are always the same
     member.size = len(content)
     shard.addfile(member, io.BytesIO(content))

@@ -1,6 +1,6 @@
-"""RandAugment (Cubuk et al., 2020) on Pillow's pictures: torchvision's, to the last bit, and quicker.
+"""RandAugment (Cubuk et al., 2020) on Pillow images: bit for bit torchvision's, and faster (docs/log.md).
 
-The operations, their strengths and the order of the draws are torchvision's; the tests hold each against it.
+The operations, their strengths and the order of the draws are torchvision's; the tests compare each.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,9 @@ Operation = Callable[[Image.Image, float], Image.Image]
 
 
 def rand_augment(image: Image.Image, operations: int, strength: int, generator: torch.Generator) -> Image.Image:
-    """So many operations one after the other, each drawn from ``OPERATIONS``, at a strength of 0 to 30."""
+    """A number of operations in sequence, each drawn from ``OPERATIONS``, at a strength from 0 to 30."""
     amounts = magnitudes(strength, image.size)
-    # At once, as a draw below 14 is one below 2 as well: both are the remainder of the same number.
+    # All at once: a draw below 14 gives one below 2 as well, since both are remainders of the same number.
     draws = iter(torch.randint(len(OPERATIONS), (2 * operations,), generator=generator).tolist())
     for _ in range(operations):
         number = next(draws)
@@ -31,7 +31,7 @@ def rand_augment(image: Image.Image, operations: int, strength: int, generator: 
 
 @cache
 def magnitudes(strength: int, size: tuple[int, int]) -> list[tuple[float, bool]]:
-    """What a strength means to each operation on pictures of (width, height), and whether its sign is drawn."""
+    """The argument of each operation at a strength, for images of (width, height), and whether its sign is drawn."""
 
     def up_to(most: float) -> float:
         return torch.linspace(0.0, most, BINS)[strength].item()
@@ -45,25 +45,25 @@ def magnitudes(strength: int, size: tuple[int, int]) -> list[tuple[float, bool]]
 
 
 def affine(image: Image.Image, *matrix: float) -> Image.Image:
-    """Each place of the result gets the pixel at ``matrix`` (a, b, c, d, e, f) times the place; black from outside."""
+    """Pixel (x, y) of the result is that at (a x + b y + c, d x + e y + f); black outside. ``matrix`` is a to f."""
     return image.transform(image.size, Image.Transform.AFFINE, matrix, Image.Resampling.NEAREST)
 
 
 def contrast(image: Image.Image, amount: float) -> Image.Image:
-    """Away from the mean gray, or towards it."""
+    """Blend with the mean gray: away from it or towards it."""
     gray = image.convert("L").histogram()
     mean = int(np.dot(gray, np.arange(256)) / sum(gray) + 0.5)
     return Image.blend(Image.new(image.mode, image.size, (mean,) * len(image.getbands())), image, 1.0 + amount)
 
 
 def sharpness(image: Image.Image, amount: float) -> Image.Image:
-    """Away from the smoothed picture, or towards it."""
+    """Blend with the smoothed image: away from it or towards it."""
     pixels = np.asarray(image)
     return Image.blend(Image.fromarray(smooth(pixels)), image, 1.0 + amount)
 
 
 def smooth(pixels: UInt8[np.ndarray, "h w *c"]) -> UInt8[np.ndarray, "h w *c"]:
-    """Pillow's ``SMOOTH``, (sum of the 3 x 3 pixels + 4 times the one in the middle) / 13, rounded; the rim stays."""
+    """Pillow's ``SMOOTH``, (sum of the 3 x 3 pixels + 4 times the middle one) / 13, rounded; the border stays."""
     if min(pixels.shape[:2]) < 3:
         return pixels
     wide = pixels.astype(np.uint16)
@@ -72,7 +72,7 @@ def smooth(pixels: UInt8[np.ndarray, "h w *c"]) -> UInt8[np.ndarray, "h w *c"]:
     total = 4 * wide[1:-1, 1:-1]
     for part in (rows[:, :-2], rows[:, 1:-1], rows[:, 2:]):
         total += part
-    total += 6  # then rounds to the nearest: no thirteenth lies half way
+    total += 6  # then // 13 rounds to the nearest: there are no ties
     total //= 13
     result = pixels.copy()
     result[1:-1, 1:-1] = total

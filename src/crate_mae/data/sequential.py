@@ -1,4 +1,4 @@
-"""Every image of a source as a model takes it: none is augmented, none replaced by another."""
+"""Every image of a source, resized for a model: none is augmented, and unreadable ones are not replaced."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from crate_mae.data.workers import read
 from crate_mae.errors import UserError
 
 Item = tuple[int, UInt8[Tensor, "c H W"]] | Bad
-"""An image with its index in the source, or why it can't be read."""
+"""An image with its index in the source, or the reason why it can't be read."""
 
 
 @dataclass(frozen=True)
@@ -22,29 +22,29 @@ class Read:
     """A few images."""
 
     indices: list[int]
-    """Those that could be read."""
+    """Images that could be read."""
     images: Float[Tensor, "b c H W"]
-    """These, normalised."""
+    """Their pixels, normalised."""
     bad: list[Bad]
-    """The others, and why."""
+    """The others, and the reasons."""
 
 
 def read_batches(
     source: ImageSource, resized: Evaluation, batches: Sequence[Sequence[int]], workers: int = 0
 ) -> Iterator[Read]:
-    """The images with these indices, batch by batch. The processes that read start with the call."""
+    """The images with these indices, batch by batch. The workers start with the call."""
     images = Images(source, resized)
     return read(images, [list(batch) for batch in batches], images.batch, workers)
 
 
 def in_turn(indices: range, batch: int) -> list[range]:
-    """Batches of indices in their order, the last one smaller."""
+    """Batches of indices in order, the last one smaller."""
     return [indices[start : start + batch] for start in range(0, len(indices), batch)]
 
 
 @dataclass(frozen=True)
 class Images(Dataset[Item]):
-    """The images of a source by index, each with its index; or why one can't be read."""
+    """The images of a source by index, each with its index, or the reason why it can't be read."""
 
     source: ImageSource
     resized: Evaluation
@@ -60,12 +60,12 @@ class Images(Dataset[Item]):
 
     def batch(self, items: Sequence[Item]) -> Read:
         """Those that could be read, and those that could not."""
-        indices, pictures, unread = [], [], []
+        indices, images, unreadable = [], [], []
         for item in items:
             match item:
                 case Bad():
-                    unread.append(item)
-                case (index, picture):
+                    unreadable.append(item)
+                case (index, image):
                     indices.append(index)
-                    pictures.append(picture)
-        return Read(indices, self.resized.normalised(pictures), unread)
+                    images.append(image)
+        return Read(indices, self.resized.normalised(images), unreadable)

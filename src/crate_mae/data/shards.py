@@ -1,8 +1,8 @@
 """Tar shards in webdataset's layout, read by random access.
 
 A sample is the members that share a name up to the first dot: ``a/b.jpg``, with its class in ``a/b.cls`` (a number) or
-in ``a/b.json`` (``{"label": 3}``). Each shard's headers are read once; after that a picture is one seek and one read,
-so shuffling, resuming and seeing each sample once an epoch work as for a folder. Nothing is unpacked to the disk.
+in ``a/b.json`` (``{"label": 3}``). Each shard's headers are read once; after that an image is one seek and one read,
+so shuffling, resuming and seeing each sample once an epoch work as for a folder. Nothing is unpacked to disk.
 """
 
 import glob
@@ -21,8 +21,8 @@ from crate_mae.data.source import ImageSource, file_stamp, printable
 from crate_mae.errors import UserError
 
 CLASSES = "classes.json"
-"""Beside the shards or one folder up: a list of the names of the classes."""
-SMALL = 1 << 20  # a label is no longer than that
+"""Beside the shards or one folder up: a list of the class names."""
+SMALL = 1 << 20  # bytes; a label is not longer
 RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
 
@@ -75,7 +75,7 @@ class Shards(ImageSource):
 
 
 def find_shards(pattern: str) -> list[Path]:
-    """The shards that a pattern names: ``*``, ``?`` and ``[..]`` as in a shell, ``{000..009}`` for a range."""
+    """The shards that match a pattern: ``*``, ``?`` and ``[..]`` as in a shell, ``{000..009}`` for a range."""
     found: list[Path] = []
     for name in _ranges(os.path.expanduser(pattern)):
         matches = sorted(glob.glob(name, recursive=True)) if glob.has_magic(name) else [name]
@@ -89,7 +89,7 @@ def find_shards(pattern: str) -> list[Path]:
 
 
 def is_pattern(name: str) -> bool:
-    """Whether a name stands for several shards."""
+    """Whether a name is a pattern of shards."""
     return bool(RANGE.search(name)) or (glob.has_magic(name) and name.endswith(".tar"))
 
 
@@ -111,7 +111,7 @@ def _samples(path: Path) -> Iterator[tuple[str, int, int, int | None]]:
     try:
         with tarfile.open(path, "r:") as shard:
             for member in shard:
-                if member.size < 0:  # tarfile would go back and read the same headers for ever
+                if member.size < 0:  # tarfile would read the same headers forever
                     raise tarfile.ReadError("a size is negative")
                 if not member.isreg() or member.issparse():
                     continue
@@ -128,13 +128,15 @@ def _samples(path: Path) -> Iterator[tuple[str, int, int, int | None]]:
                     if label is not None:
                         labels[key] = label
     except tarfile.TarError as error:
-        raise UserError(f"{name} can't be read as a tar file ({error}); it must be whole and not compressed.") from None
+        raise UserError(
+            f"{name} can't be read as a tar file ({error}); it must be complete and not compressed."
+        ) from None
     for key, (offset, size) in places.items():
         yield key, offset, size, labels.get(key)
 
 
 def _label(content: bytes, suffix: str) -> int | None:
-    """A class from what stands in a .cls or .json; None where there is none."""
+    """The class in a .cls or .json member; None if there is none."""
     try:
         value = json.loads(content)
     except ValueError:
@@ -153,7 +155,7 @@ def _class_names(shard: Path, least: int) -> tuple[str, ...]:
             except ValueError:
                 names = None
             if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-                raise UserError(f"{file} must hold a JSON list of the names of the classes.")
+                raise UserError(f"{file} must hold a JSON list of class names.")
             if len(names) < least:
                 raise UserError(f"{file} names {len(names)} classes, but the shards have labels up to {least - 1}.")
             return tuple(names)

@@ -1,4 +1,4 @@
-"""What a set of images is: so many pictures, each with a name and perhaps a label."""
+"""Sources of images: a number of images, each with a name and perhaps a label."""
 
 import hashlib
 import json
@@ -15,25 +15,25 @@ from crate_mae import image_files
 from crate_mae.errors import UserError
 
 CARVED = 0.05
-"""The share of the training images that serves as validation split where a set has none."""
+"""The fraction of the training images that serves as validation split if a set has none."""
 SHOWN = 20  # names in an error
 
 SAMPLED = 32
-"""Images of a set whose content enters its fingerprint."""
+"""Images of a set whose content is part of its fingerprint."""
 
 
 class ImageSource(ABC):
-    """Pictures by index, decoded when they are asked for."""
+    """Images by index, decoded when they are read."""
 
     class_names: tuple[str, ...] | None = None
-    """None where the pictures have no labels."""
+    """None if the images have no labels."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
     def stored(self, index: int) -> bytes | Image.Image:
-        """The file's bytes, or the picture itself where there is no file."""
+        """The file's bytes, or the image itself if there is no file."""
 
     @abstractmethod
     def label(self, index: int) -> int | None:
@@ -41,14 +41,14 @@ class ImageSource(ABC):
 
     @abstractmethod
     def name(self, index: int) -> str:
-        """For people: where the picture is."""
+        """Where the image is, for messages."""
 
     @abstractmethod
     def key(self, index: int) -> str:
-        """What decides the split: the same wherever the set lies, and for a folder and the shards packed from it."""
+        """What decides the split: it does not depend on where the set is, nor on whether it is packed into shards."""
 
     def stamp(self, index: int) -> str:
-        """What changes when the picture's file is written anew; nothing where there is no file."""
+        """What changes when the image's file is overwritten; empty if there is no file."""
         return ""
 
     def picture(self, index: int) -> image_files.Encoded | Image.Image:
@@ -73,13 +73,13 @@ def file_stamp(path: str | Path) -> str:
     """A file's size and the time of its last change."""
     try:
         status = os.stat(path)
-    except OSError:  # it is gone, or was never there
+    except OSError:  # it does not exist
         return "none"
     return f"{status.st_size} {status.st_mtime_ns}"
 
 
 class Pictures(ImageSource):
-    """Pictures in memory."""
+    """Images in memory."""
 
     def __init__(self, set_name: str, pictures: np.ndarray, labels: Int[np.ndarray, " n"], class_names: Sequence[str]):
         self.set_name, self.pictures = set_name, pictures
@@ -132,7 +132,7 @@ class Files(ImageSource):
 
 
 class Part(ImageSource):
-    """Some of the pictures of another source."""
+    """Some of the images of another source."""
 
     def __init__(self, whole: ImageSource, chosen: Int[np.ndarray, " n"]):
         self.whole, self.chosen = whole, chosen
@@ -158,7 +158,7 @@ class Part(ImageSource):
 
 
 class Relabelled(Part):
-    """All pictures of another source, their labels as places in another list of classes that has the same names."""
+    """All images of another source, with labels that index another list of the same class names."""
 
     def __init__(self, whole: ImageSource, class_names: Sequence[str]):
         super().__init__(whole, np.arange(len(whole)))
@@ -168,7 +168,7 @@ class Relabelled(Part):
             shown = ", ".join(unknown[:SHOWN]) + (f" and {len(unknown) - SHOWN} more" if unknown[SHOWN:] else "")
             raise UserError(f"the model has no class {shown}; name classes as the model does, or leave these out.")
         if twice := sorted({name for name in names.values() if own.count(name) > 1 or class_names.count(name) > 1}):
-            raise UserError(f"several classes are called {', '.join(twice)}, so names can't tell which is which.")
+            raise UserError(f"several classes are called {', '.join(twice)}; give each class a name of its own.")
         self.places = {label: class_names.index(name) for label, name in names.items()}
         self.class_names = tuple(class_names)
 
@@ -178,21 +178,21 @@ class Relabelled(Part):
 
 
 def relabel(source: ImageSource, class_names: Sequence[str]) -> ImageSource:
-    """A source with the labels that a model of these classes gives; a class that it does not have is an error."""
+    """A source with labels that index these classes; a class of the source that is not among them is an error."""
     return source if source.class_names == tuple(class_names) else Relabelled(source, class_names)
 
 
 def carve(whole: ImageSource) -> tuple[Part, Part]:
-    """A source without a validation split in two: training and validation.
+    """Split a source without a validation split: training and validation images.
 
-    A picture is for validation where the hash of its key, as a number in [0, 1), is below ``CARVED``; the one with the
-    lowest where none is. So it stays on its side when others are added, and wherever the set lies.
+    An image is for validation if the hash of its key, as a number in [0, 1), is below ``CARVED``; if none is, the one
+    with the lowest hash. So it stays in its split when others are added or the set is moved.
     """
     if len(whole) < 2:
         raise UserError("one image can't be split into training and validation; add more, or a folder val/.")
     draws = np.array([_unit_hash(whole.key(index)) for index in range(len(whole))])
     held_out = draws < max(CARVED, np.nextafter(draws.min(), 1))
-    if held_out.all():  # few pictures that share a key, or hash alike
+    if held_out.all():  # a few images with the same key, or the same hash
         held_out[draws.argmax()] = False
     return Part(whole, np.flatnonzero(~held_out)), Part(whole, np.flatnonzero(held_out))
 
@@ -205,7 +205,7 @@ def _unit_hash(key: str) -> float:
 def fingerprint(source: ImageSource) -> str:
     """A hash of a set: the key and the label of every image, the classes, and the content of a few.
 
-    It is the same wherever the set lies. An image that is overwritten under its old name is noticed only where it is
+    It does not depend on where the set is. An image that is overwritten under its old name is noticed only if it is
     one of the ``SAMPLED`` ones; after such a change, delete the cache.
     """
     digest = hashlib.blake2b(digest_size=16)
@@ -215,7 +215,7 @@ def fingerprint(source: ImageSource) -> str:
     for index in np.unique(np.linspace(0, len(source) - 1, SAMPLED).astype(int)):
         try:
             stored = source.stored(int(index))
-        except OSError:  # it will be replaced when it is read
+        except OSError:  # it is replaced when it is read
             continue
         digest.update(stored if isinstance(stored, bytes) else stored.tobytes())
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Processes that read images: they leave signals to the one who asked for them, and end with it however it ends."""
+"""Workers, the processes that load images: they ignore signals, and end with the process that started them."""
 
 import atexit
 import signal
@@ -14,41 +14,41 @@ from torch.utils.data import DataLoader, Dataset
 Item = TypeVar("Item")
 Batch = TypeVar("Batch")
 
-_readers: WeakSet[BaseProcess] = WeakSet()
+_workers: WeakSet[BaseProcess] = WeakSet()
 
 
 def read(
-    images: Dataset[Item], order: Iterable[list[Any]], together: Callable[[list[Item]], Batch], workers: int
+    images: Dataset[Item], order: Iterable[list[Any]], collate: Callable[[list[Item]], Batch], workers: int
 ) -> Iterator[Batch]:
-    """Batches of items in this order, each made by ``together``, read by so many processes; 0 reads in this one.
+    """Batches of items in this order, each made by ``collate``, loaded by workers; 0 loads them in this process.
 
-    They start with the call, not with the first batch: so a caller can let them start before any thread does.
+    The workers start with the call, not with the first batch, so a caller can start them before any thread.
     """
     loader = DataLoader(
         images,
         batch_sampler=order,
         num_workers=workers,
-        collate_fn=together,
-        worker_init_fn=leave_signals_to_the_run,
-        generator=torch.Generator(),  # without one it draws from the global generator, which is the caller's
+        collate_fn=collate,
+        worker_init_fn=ignore_signals,
+        generator=torch.Generator(),  # without one it draws from the global generator
     )
     others = set(active_children())
     batches = iter(loader)
-    _readers.update(set(active_children()) - others)
+    _workers.update(set(active_children()) - others)
     return batches
 
 
-def leave_signals_to_the_run(worker: int) -> None:
-    """A terminal's Ctrl-C and a cluster's SIGTERM reach every process: the one that trains decides when these end."""
+def ignore_signals(worker: int) -> None:
+    """A terminal's Ctrl-C and a cluster's SIGTERM reach every process: the main process decides when workers end."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
 
 
 @atexit.register
 def _end() -> None:
-    """Those of iterators that nobody has closed: at exit Python ends its children by SIGTERM, and waits for them."""
-    left = [reader for reader in _readers if reader.is_alive()]
+    """Kill workers that are left: at exit Python sends SIGTERM to its children, which ignore it, and waits for them."""
+    left = [worker for worker in _workers if worker.is_alive()]
     if left and hasattr(signal, "SIGCHLD"):
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's own handler takes their end for an accident
-    for reader in left:
-        reader.kill()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's own handler would report their end as a crash
+    for worker in left:
+        worker.kill()

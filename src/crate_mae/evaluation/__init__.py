@@ -1,1 +1,1 @@
-"""How good a model is: linear probe, nearest neighbours, a classifier's accuracy, predictions."""
+"""Measures of a model: linear probe, nearest neighbours, a classifier's accuracy; and its predictions."""

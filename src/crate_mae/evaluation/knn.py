@@ -1,4 +1,4 @@
-"""Two cheap measures of features, for use while a model trains; neither has anything to tune or to draw."""
+"""Two cheap measures of features, for use during training; neither has anything to tune or to draw."""
 
 import torch
 from jaxtyping import Float, Int
@@ -8,7 +8,7 @@ K = 20
 TEMPERATURE = 0.07
 RIDGE = 1e-2
 TOGETHER = 1024
-"""Test images that are compared with all training images at once."""
+"""Test images that are compared with all training images at a time."""
 
 
 def nearest_neighbours(
@@ -23,7 +23,7 @@ def nearest_neighbours(
 
     Neighbour j of image i votes for its class with weight exp(cos(x_i, x_j) / temperature), as is usual for features
     learned without labels; an infinite temperature gives every neighbour the same weight. Of classes with equal votes
-    the first wins.
+    the first is taken.
     """
     k = min(k, len(train))
     classes = int(max(train_labels.max(), test_labels.max())) + 1
@@ -46,9 +46,8 @@ def quick_probe(
 ) -> float:
     """Accuracy, in per cent, of ridge regression on the classes, in closed form.
 
-    W = (X^T X / n + ridge I)^-1 X^T Y / n, where the columns of X are standardised, those of Y say for each class
-    whether an image is of it, less their mean, and the class with the largest score is taken. One Cholesky
-    factorisation, where the whole linear probe takes twelve fits.
+    W = (X^T X / n + ridge I)^-1 X^T Y / n, with the standardised columns of X and the centred one-hot labels Y; the
+    class with the largest score is taken. One Cholesky factorisation, where the full linear probe takes twelve fits.
     """
     train, test = train.double(), test.double()
     std, mean = torch.std_mean(train, dim=0, correction=0)

@@ -13,12 +13,12 @@ from crate_mae.evaluation.logistic_path import MAX_ITER, TOL, Fit, logistic_path
 STRENGTHS = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
 """The paper's C (appendix B.1)."""
 HELD_OUT = 5
-"""One training image of so many chooses C where a set has no validation split of its own."""
+"""One in this many training images chooses C if a set has no validation split of its own."""
 
 
 @dataclass(frozen=True)
 class Strength:
-    """What one C gives."""
+    """The result of one C."""
 
     C: float
     """The inverse strength of regularisation."""
@@ -27,25 +27,25 @@ class Strength:
     test: float
     """Accuracy on the test set of a fit to all training images, in per cent."""
     converged: bool
-    """Both fits, by scikit-learn's word."""
+    """Both fits, by scikit-learn's criterion."""
     iterations: int
     """Of the fit to all training images."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What a linear classifier makes of features, for each C from the least on."""
+    """The accuracy of a linear classifier on features, for each C in ascending order."""
 
     strengths: tuple[Strength, ...]
 
     @property
     def chosen(self) -> Strength:
-        """The C that is best on the validation split; of equal ones the least. The test set has no say."""
+        """The best C on the validation split, the smallest if several are; independent of the test set."""
         return max(self.strengths, key=lambda strength: strength.validation)
 
     @property
     def best_on_test(self) -> Strength:
-        """The paper's protocol: the C that is best on the test set itself, which flatters the features."""
+        """The paper's protocol: the best C on the test set itself, which is optimistic."""
         return max(self.strengths, key=lambda strength: strength.test)
 
     @property
@@ -64,6 +64,7 @@ def linear_probe(
     train_labels: Int[np.ndarray, " n"],
     test: Float[np.ndarray, "m d"],
     test_labels: Int[np.ndarray, " m"],
+    *,
     strengths: Sequence[float] = STRENGTHS,
     seed: int = 0,
     held_out: Bool[np.ndarray, " n"] | None = None,
@@ -73,17 +74,17 @@ def linear_probe(
 ) -> Probe:
     """Standardise the features and run two sweeps over C.
 
-    The first is fitted to the training images that are not ``held_out`` (a stratified fifth that the seed decides,
-    unless given) and scored on those that are; the second is fitted to all of them and scored on the test set.
+    The first is fitted to the training images that are not ``held_out`` (by default a stratified fifth, drawn by the
+    seed) and scored on those that are; the second is fitted to all of them and scored on the test set.
     ``advance`` is called after each of the 2 x ``len(strengths)`` fits.
     """
     if not np.isfinite(train).all() or not np.isfinite(test).all():
-        raise UserError("some features are not finite numbers; the model's weights may be damaged.")
+        raise UserError("some features are not finite; the model's weights may be damaged.")
     if len(np.unique(train_labels)) < 2:
         raise UserError("the training images are all of one class; a probe needs two or more.")
     held_out = stratified(train_labels, seed) if held_out is None else held_out
     if not held_out.any() or len(np.unique(train_labels[~held_out])) < 2:
-        raise UserError(f"{len(train_labels)} training images are too few to hold some out that choose C; add more.")
+        raise UserError(f"{len(train_labels)} training images are too few to hold some out for choosing C; add more.")
     scaler = StandardScaler().fit(train)
     train, test = scaler.transform(train), scaler.transform(test)
 
@@ -105,7 +106,10 @@ def linear_probe(
 
 
 def stratified(labels: Int[np.ndarray, " n"], seed: int) -> Bool[np.ndarray, " n"]:
-    """True for one image in ``HELD_OUT`` of each class, up to rounding, drawn by the seed."""
+    """True for one image in ``HELD_OUT`` of each class, up to rounding, drawn by the seed.
+
+    Not scikit-learn's splitters: these refuse, or warn of, a class with fewer images than folds (docs/log.md).
+    """
     order = np.random.default_rng(seed).permutation(len(labels))
     by_class = order[np.argsort(labels[order], kind="stable")]
     held_out = np.zeros(len(labels), dtype=bool)

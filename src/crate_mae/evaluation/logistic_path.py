@@ -1,21 +1,20 @@
-"""scikit-learn's logistic regression along a path of C: each fit starts where the one before it ended.
+"""scikit-learn's logistic regression along a path of C: each fit starts at the solution of the one before.
 
 The objective of ``LogisticRegression`` for features x_i, labels y_i and K classes is
 
     F(W, b) = 1/n sum_i [logsumexp(z_i) - z_{i, y_i}] + |W|^2 / (2 C n),    z_i = W x_i + b.
 
-It is minimised here by L-BFGS, as scikit-learn does, with three differences that change the time and not the minimum:
+It is minimised by L-BFGS, as in scikit-learn, with three differences that change the time and not the minimum:
 
 - The Hessian is about s S + I / (C n) for each class, with S = X^T X / n and s the mean of p (1 - p). For the features
-  of a network the eigenvalues of S lie orders of magnitude apart, and plain L-BFGS takes hundreds of steps. Here it
-  takes the inverse of that matrix for its first guess of the inverse Hessian: one factorisation S = Q diag(sigma) Q^T
-  serves the whole path.
-- Of one C to the next only the penalty changes, by a known multiple of I. So the pairs (step, change of the gradient)
-  that L-BFGS learns from stay valid when that multiple of the step is added, and are kept.
-- A fit converges, in scikit-learn's sense, where max |dF| <= tol. A warm start may be there before it has moved, still
-  in the minimum of the last C; so the path goes on to 0.3 of that.
+  of a network the eigenvalues of S differ by orders of magnitude, and plain L-BFGS takes hundreds of steps. Here the
+  inverse of that matrix is the initial inverse Hessian: one factorisation S = Q diag(sigma) Q^T serves the whole path.
+- From one C to the next only the penalty changes, by a known multiple of I. So the pairs (step, change of the gradient)
+  of L-BFGS are kept: they stay valid when that multiple of the step is added to the change.
+- A fit converges, in scikit-learn's sense, when max |dF| <= tol. A warm start may satisfy this before it has moved from
+  the minimum of the last C, so the path goes on to 0.3 of tol.
 
-What comes out is scikit-learn's estimator. Fitted on from there (``warm_start``) it takes no step: a test holds that.
+The result is scikit-learn's estimator. Fitted further from there (``warm_start``) it takes no step, as a test shows.
 """
 
 from collections import deque
@@ -28,14 +27,14 @@ from jaxtyping import Float, Int
 from sklearn.linear_model import LogisticRegression
 
 TOL = 1e-4
-"""Where a fit has converged: the largest entry of the gradient of F; scikit-learn's default."""
+"""A fit has converged when no entry of the gradient of F is larger; scikit-learn's default."""
 MAX_ITER = 1000
 FURTHER = 0.3
-"""Of tol, where the path stops."""
+"""The fraction of tol at which the path stops."""
 MEMORY = 20
 """Pairs that L-BFGS keeps."""
 TOGETHER = 1024
-"""Rows that stay in the processor's cache between the two products that need them."""
+"""Rows that fit in the processor's cache between the two products that use them."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def logistic_path(
     tol: float = TOL,
     max_iter: int = MAX_ITER,
 ) -> Iterator[Fit]:
-    """A fit for each C, from the least on. Features should be standardised; their dtype is computed in."""
+    """A fit for each C, in ascending order. Features should be standardised; computations are in their dtype."""
     n, d = features.shape
     classes, targets = np.unique(labels, return_inverse=True)
     spectrum, basis = np.linalg.eigh((features.T @ features).astype(np.float64) / n)
@@ -84,7 +83,7 @@ def logistic_path(
                 if moved_value <= value + 1e-4 * length * np.vdot(direction, slope) or length < 1e-6:
                     break
                 length /= 2
-            if moved_value > value:  # rounding hides what is left to gain
+            if moved_value > value:  # what is left to gain is below rounding
                 break
             moved_slope = found.gradient + penalty * of_features * moved
             pairs.append(Pair(moved - weights, moved_slope - slope))

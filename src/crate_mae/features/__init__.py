@@ -1,1 +1,1 @@
-"""A model's features of many images: extracted, kept in a table, as a scikit-learn step."""
+"""A model's features of many images: extraction, a table in a file, a scikit-learn step."""

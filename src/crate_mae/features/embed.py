@@ -1,9 +1,9 @@
 """``crate-mae embed``: the features of every image of a set, in parts, so that it can be stopped at any time.
 
-While it runs, the folder OUT.parts holds ``about.json``, which says of what the features are, and a file for each part
-that is done. A part always has the same images in the same batches: what is resumed is the same to the last bit. When
-all are there they become one table, and the folder goes; unless there were images that could not even be opened, as
-where a disk is gone: then it stays, and another run tries these again.
+While it runs, the folder OUT.parts holds ``about.json``, which describes the features, and a file for each finished
+part. A part always has the same images in the same batches: a resumed run gives bit for bit the same file. Once all
+parts are there they become one table and the folder is removed, unless there were images that could not be opened at
+all, as on a lost disk: then the folder stays, and the next run tries these again.
 """
 
 import hashlib
@@ -32,38 +32,38 @@ from crate_mae.models.image_model import ImageModel
 from crate_mae.progress import progress
 
 PART = 1024
-"""Images in a part, or a batch where that is larger: what a kill can cost."""
+"""Images in a part, or one batch if that is larger: what is lost when the process is killed."""
 WORDS = {"checkpoint", "class_names"}
-"""What ``about`` says for people alone: it may differ where features go on."""
+"""Entries of ``about`` for people only: they may differ when a run is resumed."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """The features of some images that follow each other."""
+    """The features of some consecutive images."""
 
     indices: Int[np.ndarray, " n"]
     features: Float[np.ndarray, "n d"]
     bad: list[Bad]
-    """Those that could not be read."""
+    """Unreadable images."""
     unopened: int = 0
-    """So many of these could not even be opened; another run tries again."""
+    """How many of these could not be opened; the next run tries again."""
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """What the file holds."""
+    """What the written file holds."""
 
     count: int
     bad: list[str]
-    """Why, for each image that could not be read."""
+    """The reason for each unreadable image."""
     before: bool = False
-    """It was complete already."""
+    """The file was complete before this run."""
 
 
 def embed(
     model: ImageModel, source: ImageSource, which: Which, out: Path, reader: Reader, checkpoint: str = ""
 ) -> Embedded:
-    """Write the features of every image that can be read to a .parquet or .npz file, going on where it stopped."""
+    """Write the features of every readable image to a .parquet or .npz file, resuming a stopped run."""
     check_format(out)
     which = Which(canonical(model, which.layer), which.pool)
     about = describe(model, source, which, reader.batch, checkpoint)
@@ -71,7 +71,7 @@ def embed(
     if out.exists():
         there = _compare(read_about(out), about, out)
         if not there["unopened"]:
-            shutil.rmtree(folder, ignore_errors=True)  # a kill came between the last rename and this
+            shutil.rmtree(folder, ignore_errors=True)  # an earlier process was killed between the last rename and this
             return Embedded(there["rows"], there["bad"], before=True)
     parts = Parts(folder, about)
     spans = in_turn(range(len(source)), reader.batch * max(1, PART // reader.batch))
@@ -80,7 +80,7 @@ def embed(
 
 
 def describe(model: ImageModel, source: ImageSource, which: Which, batch: int, checkpoint: str) -> About:
-    """All that decides the features, and a few words for people."""
+    """Everything that decides the features, and a few entries for people."""
     digest = hashlib.blake2b(fingerprint(source).encode(), digest_size=16)
     for index in range(len(source)):
         digest.update(f"{source.name(index)}\0{source.stamp(index)}\n".encode("utf-8", "surrogateescape"))
@@ -100,7 +100,7 @@ def describe(model: ImageModel, source: ImageSource, which: Which, batch: int, c
 
 
 class Parts:
-    """The folder of what is done so far."""
+    """The folder of finished parts."""
 
     def __init__(self, folder: Path, about: About):
         self.folder = folder
@@ -116,12 +116,12 @@ class Parts:
         return self.folder / f"{number:06d}.npz"
 
     def read(self, number: int) -> Part | None:
-        """None where it is not there, or damaged."""
+        """None if it is not there, or damaged."""
         try:
             with self.file(number).open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 bad = [Bad(int(index), str(why)) for index, why in zip(stored["bad"], stored["reasons"], strict=True)]
                 return Part(stored["indices"], stored["features"], bad, int(stored["unopened"]))
-        except Exception:  # a damaged file can raise anything in its reader; its checksums find what would not
+        except Exception:  # a damaged file can raise anything in its decoder; its checksums find the rest
             return None
 
     def write(self, number: int, part: Part) -> None:
@@ -139,7 +139,7 @@ class Parts:
 def _compute(
     model: ImageModel, source: ImageSource, which: Which, reader: Reader, parts: Parts, spans: list[range]
 ) -> None:
-    """Every part that is not there yet."""
+    """Compute every part that is not there yet."""
     missing = [number for number in range(len(spans)) if (part := parts.read(number)) is None or part.unopened]
     batches = {number: in_turn(spans[number], reader.batch) for number in missing}
     config = model.config
@@ -154,7 +154,7 @@ def _compute(
             bad: list[Bad] = []
             unopened = 0
             features = [np.empty((0, config.dim), dtype=np.float32)]
-            for batch, read in zip(of_part, reading, strict=False):  # leaves the next part's batches where they are
+            for batch, read in zip(of_part, reading, strict=False):  # does not consume the next part's batches
                 unopened += watch.see(read)
                 features.append(_features(model, which, read))
                 indices += read.indices
@@ -171,18 +171,19 @@ def _features(model: ImageModel, which: Which, read: Read) -> Float[np.ndarray, 
 
 
 class _Watch:
-    """Stops where the disk is gone, which must not count as images that can't be read."""
+    """Stops if the disk is gone: its images must not count as unreadable."""
 
     def __init__(self, source: ImageSource):
         self.source, self.in_a_row = source, 0
 
     def see(self, read: Read) -> int:
-        """How many images of a batch can't be opened."""
+        """The number of images of a batch that can't be opened."""
         unopened = [bad for bad in read.bad if not self._opens(bad.index)]
         self.in_a_row = 0 if read.indices or len(unopened) < len(read.bad) else self.in_a_row + len(unopened)
         if self.in_a_row >= NEIGHBOURS:
             raise UserError(
-                f"{unopened[-1].reason} So many in a row mean that the disk is gone; run it again to go on."
+                f"{unopened[-1].reason} {self.in_a_row} images in a row can't be opened, so the disk seems to be gone; "
+                "run the same command again to resume."
             )
         return len(unopened)
 
@@ -195,7 +196,7 @@ class _Watch:
 
 
 def _gather(parts: Parts, source: ImageSource, spans: list[range], dim: int, out: Path) -> Embedded:
-    """All parts as one table, one part at a time in memory."""
+    """All parts as one table, with one part at a time in memory."""
     bad: list[str] = []
     count = unopened = 0
     for part in _every(parts, spans):
@@ -224,21 +225,21 @@ def _every(parts: Parts, spans: list[range]) -> Iterator[Part]:
     for number in range(len(spans)):
         part = parts.read(number)
         if part is None:
-            raise UserError(f"{parts.file(number)} is gone or damaged; run it again to compute it again.")
+            raise UserError(f"{parts.file(number)} is missing or damaged; run the same command again to compute it.")
         yield part
 
 
 def _compare(there: Any, now: About, place: Path) -> About:
-    """What is there; a ``UserError`` where that is of something else than what is asked for now."""
+    """The metadata that is there; a ``UserError`` if it describes other features than those asked for now."""
     if not isinstance(there, dict) or there.get("format") != now["format"]:
         raise UserError(f"{place} was not written by crate-mae embed; choose another --out.")
     for name in now:
         if name not in WORDS and there.get(name) != now[name]:
             changed = {
-                "weights": "the model was another",
-                "data": "the images were others, or have changed since",
+                "weights": "it has the features of another model",
+                "data": "its images were others, or have changed since",
             }.get(name, f"{name} was {there.get(name)} and is {now[name]}")
-            raise UserError(f"{place} does not fit what is asked: {changed}; delete it or choose another --out.")
+            raise UserError(f"{place} does not match this command: {changed}; delete it or choose another --out.")
     return there
 
 

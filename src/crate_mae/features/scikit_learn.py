@@ -24,14 +24,14 @@ Picture = Image.Image | str | Path
 class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Images to features (n, d) by a frozen model: ``model.features`` of what ``model.preprocess`` makes of each.
 
-    ``X`` is one of these; gray and colour, and any size, become what the model takes:
+    ``X`` is one of these; images of any size, gray or in colour, are converted for the model:
 
-    - a list of pictures: Pillow images, paths, or a mixture (a column of a table with paths, too);
+    - a list of Pillow images, paths, or both (also a column of a table with paths);
     - an array (n, H, W) of gray images, or (n, H, W, C) of 1, 3 or 4 channels;
     - an array (n, pixels) of images of the model's own size, flattened from (H, W) or (H, W, C).
 
-    An array's values are uint8 from 0 to 255 or floats from 0 to 1, rounded to 8 bits as in any picture. All else could
-    mean several things and is an error.
+    An array's values are uint8 from 0 to 255 or floats from 0 to 1, rounded to 8 bits as in an image file. Anything
+    else is ambiguous and an error.
 
     ``checkpoint`` is a checkpoint folder, a run folder or a name on the Hugging Face Hub; ``layer`` and ``pool`` are
     those of ``model.features``. ``fit`` loads the model and learns nothing. A pickle holds the weights.
@@ -55,7 +55,7 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Load the model, and look at ``X`` without computing anything from it."""
+        """Load the model and check ``X``; nothing is computed from it."""
         if self.pool not in ("cls", "mean"):
             raise UserError(f"pool is {self.pool!r}; choose from 'cls', 'mean'.")
         if not isinstance(self.batch_size, int | np.integer) or self.batch_size < 1:
@@ -102,12 +102,10 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return tags
 
     def _pictures(self, X: Any, config: ModelConfig, reset: bool) -> list[Picture]:
-        """One picture for each image of ``X``, checked; ``reset`` remembers the columns of a table of pixels."""
+        """One image or path for each image of ``X``, checked; ``reset`` stores the columns of a table of pixels."""
         if (listed := _listed(X)) is not None:
             return listed
-        is_table = (
-            np.asarray(X).ndim == 2
-        )  # the columns of one are features by scikit-learn's count, the rows of an image none
+        is_table = np.asarray(X).ndim == 2  # to scikit-learn, the columns of a table are features
         array = (
             validate_data(self, X, reset=reset, dtype=None) if is_table else check_array(X, allow_nd=True, dtype=None)
         )
@@ -115,20 +113,20 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
 
 def _listed(X: Any) -> list[Picture] | None:
-    """``X`` as a list of pictures and paths; None where it holds numbers."""
+    """``X`` as a list of images and paths; None if it holds numbers."""
     if isinstance(X, Picture):
-        raise UserError("X is one picture; give a list of pictures.")
+        raise UserError("X is one image; give a list of images.")
     items = list(X) if isinstance(X, list | tuple) else list(np.asarray(X).ravel()) if _has_words(X) else []
     if not items or not any(isinstance(item, Picture) for item in items):
         return None
     for item in items:
         if not isinstance(item, Picture):
-            raise UserError(f"X holds pictures or paths and also {type(item).__name__}; give only pictures and paths.")
+            raise UserError(f"X holds images or paths and also {type(item).__name__}; give only images and paths.")
     return items
 
 
 def _has_words(X: Any) -> bool:
-    """Whether ``X`` is an array, or a column of a table, of paths or pictures: one for each image."""
+    """Whether ``X`` is an array, or a column of a table, of paths or images."""
     array = np.asarray(X)
     return array.dtype.kind in "OUT" and array.ndim > 0 and array.size == len(array)
 
@@ -155,12 +153,12 @@ def _in_places(array: np.ndarray, config: ModelConfig) -> np.ndarray:
         places = " with the channels last, X.transpose(0, 2, 3, 1)" if shape[1] in MODES else ""
         raise UserError(f"X of shape {shape} has {last} channels; give 1, 3 or 4{places}.")
     if array.ndim not in (3, 4):
-        raise UserError(f"X has shape {shape}; give (n, H, W), (n, H, W, C), (n, pixels), or a list of pictures.")
+        raise UserError(f"X has shape {shape}; give (n, H, W), (n, H, W, C), (n, pixels), or a list of images.")
     return array[..., 0] if array.shape[3:] == (1,) else array
 
 
 def _eight_bits(array: np.ndarray) -> np.ndarray:
-    """Values from 0 to 255 in uint8; an error where the scale of the values is not plain."""
+    """Values from 0 to 255 in uint8; an error if the scale of the values is ambiguous."""
     if array.dtype == np.uint8:
         return array
     if array.dtype.kind != "f":

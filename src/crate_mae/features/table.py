@@ -1,4 +1,4 @@
-"""Features of images as a table in one file, written as a stream: Parquet, or NumPy's .npz."""
+"""Features of images as a table in one file, written in a stream: Parquet, or NumPy's .npz."""
 
 import json
 import zipfile
@@ -14,7 +14,7 @@ from crate_mae.atomic_write import atomic_write
 from crate_mae.errors import UserError, missing_extra
 
 About = dict[str, Any]
-"""What the file says of itself; values that JSON takes."""
+"""The file's metadata; values that JSON takes."""
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class Rows:
 
     paths: list[str]
     labels: Int[np.ndarray, " n"]
-    """-1 where an image has none."""
+    """-1 if an image has none."""
     features: Float[np.ndarray, "n d"]
 
 
 @dataclass(frozen=True)
 class Table:
-    """All of it, as a stream that can be had again."""
+    """The whole table, as a stream that can be read several times."""
 
     about: About
     count: int
@@ -38,7 +38,7 @@ class Table:
 
 
 def check_format(path: Path) -> None:
-    """Refuse what can't be written."""
+    """Refuse a file that can't be written."""
     if path.suffix not in FORMATS:
         raise UserError(f"{path} ends in neither {' nor '.join(FORMATS)}; choose one of them.")
     if path.suffix == ".parquet":
@@ -52,14 +52,14 @@ def write_table(path: Path, table: Table) -> None:
 
 
 def read_about(path: Path) -> About | None:
-    """What a file says of itself; None where it is no such table."""
+    """The metadata of a file; None if it is no such table."""
     try:
         return FORMATS[path.suffix][1](path)
-    except Exception:  # a file of anything can raise anything in its reader
+    except Exception:  # an arbitrary file can raise anything in its decoder
         return None
 
 
-# --- Parquet: columns path, label (null where there is none) and feature, a list of d numbers ------------------------
+# --- Parquet: columns path, label (null if there is none) and feature, a list of d numbers ------------------------
 
 
 def _pyarrow() -> Any:
@@ -87,7 +87,7 @@ def _about_parquet(path: Path) -> About:
     return {name.decode(): json.loads(value) for name, value in metadata.items() if name != b"ARROW:schema"}
 
 
-# --- .npz: arrays features, paths, labels (-1 where there is none) and about, a line of JSON ------------------------
+# --- .npz: arrays features, paths, labels (-1 if there is none) and about, a line of JSON ------------------------
 
 
 def _write_npz(path: Path, table: Table) -> None:
@@ -99,7 +99,7 @@ def _write_npz(path: Path, table: Table) -> None:
     }
     with zipfile.ZipFile(path, "w") as archive:
         for name, (kind, shape, column) in columns.items():
-            # A member named by ZipInfo has a fixed date, so that the same table gives the same bytes.
+            # A member made from a ZipInfo has a fixed date, so the same table gives the same bytes.
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
                 header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
                 np.lib.format.write_array_header_2_0(member, header)
@@ -118,4 +118,4 @@ FORMATS: dict[str, tuple[Callable[[Path, Table], None], Callable[[Path], About]]
     ".parquet": (_write_parquet, _about_parquet),
     ".npz": (_write_npz, _about_npz),
 }
-"""How each kind of file is written, and how it says what it holds."""
+"""How each kind of file is written, and how its metadata is read."""

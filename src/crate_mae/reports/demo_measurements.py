@@ -120,4 +120,4 @@ def pixels(model: MaskedAutoencoder, source: ImageSource) -> Features:
 
 def probe(train: Features, test: Features, seed: int) -> Probe:
     """A linear probe with C chosen on a fifth of the training digits."""
-    return linear_probe(train.values, train.labels, test.values, test.labels, STRENGTHS, seed)
+    return linear_probe(train.values, train.labels, test.values, test.labels, strengths=STRENGTHS, seed=seed)
