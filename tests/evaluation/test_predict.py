@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from crate_mae.cli import main
-from crate_mae.data.folders import image_files
+from crate_mae.data.folders import list_images
 from crate_mae.data.source import Files
 from crate_mae.errors import UserError
 from crate_mae.evaluation.predict import Prediction, predict
@@ -35,7 +35,7 @@ def photos(tmp_path: Path) -> Path:
 
 
 def test_probabilities_are_the_softmax_of_the_scores(model: Classifier, photos: Path) -> None:
-    found = list(predict(model, Files(image_files([photos])), top=3, batch_size=3))
+    found = list(predict(model, Files(list_images([photos])), top=3, batch_size=3))
     assert [Path(each.image).name for each in found] == ["a.jpg", "b.png", "a, \n.png", "c.PNG"]
     for each in found:
         with torch.no_grad():
@@ -48,17 +48,17 @@ def test_probabilities_are_the_softmax_of_the_scores(model: Classifier, photos: 
 
 def test_files_and_folders_come_in_the_order_given(photos: Path) -> None:
     text = photos / "notes.txt"  # named itself, it is taken for an image whatever its suffix
-    files = image_files([photos / "deep", text, photos / "a.jpg", photos / "a.jpg"])
+    files = list_images([photos / "deep", text, photos / "a.jpg", photos / "a.jpg"])
     assert [file.name for file in files] == ["a, \n.png", "c.PNG", "notes.txt", "a.jpg", "a.jpg"]
 
 
 def test_more_classes_than_there_are(model: Classifier, photos: Path) -> None:
-    (only,) = predict(model, Files(image_files([photos / "b.png"])), top=50)
+    (only,) = predict(model, Files(list_images([photos / "b.png"])), top=50)
     assert isinstance(only, Prediction)
     assert len(only.classes) == 7
     assert sum(share for _, share in only.classes) == pytest.approx(1)
     with pytest.raises(UserError, match="top is 0"):
-        list(predict(model, Files(image_files([photos])), top=0))
+        list(predict(model, Files(list_images([photos])), top=0))
 
 
 def test_a_bad_image_is_noted_and_the_others_predicted(
@@ -97,7 +97,7 @@ def test_csv_and_json_hold_the_same(model: Classifier, photos: Path, tmp_path: P
     ]
     assert len(rows) == len(flat) == 4 * 5
     assert set(NAMES[1:3]) & {row["class"] for row in rows}
-    assert {each["image"] for each in stored} == set(map(str, image_files([photos])))
+    assert {each["image"] for each in stored} == set(map(str, list_images([photos])))
     for row, (image, rank, name, share) in zip(rows, flat, strict=True):
         assert (row["image"], int(row["rank"]), row["class"]) == (image, rank, name)
         assert float(row["probability"]) == pytest.approx(share, rel=1e-5)

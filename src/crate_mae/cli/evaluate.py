@@ -158,14 +158,14 @@ def predict(
 
     from rich.console import Console
 
-    from crate_mae.data.folders import image_files
+    from crate_mae.data.folders import list_images
     from crate_mae.data.loader import Bad
     from crate_mae.data.source import Files
     from crate_mae.evaluation.predict import Prediction, check_suffix, predict, write_predictions
     from crate_mae.models.zoo import load_classifier
     from crate_mae.progress import progress
 
-    source = Files(image_files(images))
+    source = Files(list_images(images))
     if out:
         check_suffix(out)
         out.parent.mkdir(parents=True, exist_ok=True)

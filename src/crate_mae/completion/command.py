@@ -24,7 +24,7 @@ from crate_mae.completion.mask_regions import (
 )
 from crate_mae.completion.photo import Photo, format_of, read_photo, write_photo
 from crate_mae.completion.tiles import Plan, plan_random, plan_region
-from crate_mae.data.folders import SUFFIXES, image_files
+from crate_mae.data.folders import SUFFIXES, list_images
 from crate_mae.data.source import printable
 from crate_mae.errors import UserError
 from crate_mae.models.autoencoder import MaskedAutoencoder
@@ -75,7 +75,7 @@ def jobs(given: Sequence[Path], out: Path, sheet: Path | None) -> list[Job]:
 
     Nothing is loaded or written here: what can't work is an error before any work is done.
     """
-    files = image_files(given)
+    files = list_images(given)
     if len(given) == 1 and not given[0].is_dir():
         format_of(out)
         found = [Job(files[0], out, sheet)]

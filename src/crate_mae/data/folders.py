@@ -70,7 +70,7 @@ def class_folders(splits: Iterable[Sequence[str]]) -> list[str] | None:
     return sorted({file.split(os.sep, 1)[0] for file in files}) or None
 
 
-def image_files(paths: Iterable[Path]) -> list[Path]:
+def list_images(paths: Iterable[Path]) -> list[Path]:
     """Image files as they are named, and the images below each folder; an error if one of them is not there."""
     files: list[Path] = []
     for path in (path.expanduser() for path in paths):
