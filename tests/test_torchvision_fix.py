@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def run(tmp_path: Path, torchvision: str) -> subprocess.CompletedProcess[str]:
-    """Import crate_mae.torchvision_fix with a torchvision of our making in the way of the real one."""
+    """Import crate_mae.torchvision_fix with a fake torchvision in place of the real one."""
     package = tmp_path / "torchvision"
     package.mkdir()
     (package / "__init__.py").write_text(textwrap.dedent(torchvision))

@@ -1,4 +1,4 @@
-"""``crate-mae data check`` reads every image and lists the bad ones."""
+"""``crate-mae data check`` reads every image and lists the unreadable ones."""
 
 import io
 from pathlib import Path

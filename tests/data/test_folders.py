@@ -42,13 +42,13 @@ def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:
     assert [source.label(index) for index in range(3)] == [None] * 3
 
 
-def test_one_image_at_the_top_takes_all_labels_away(labelled: Path) -> None:
+def test_an_image_outside_the_class_folders_means_no_labels(labelled: Path) -> None:
     write(labelled / "stray.png")
     assert whole(labelled).class_names is None
     assert len(whole(labelled)) == 61
 
 
-def test_what_is_no_image_is_passed_over(labelled: Path) -> None:
+def test_files_that_are_no_images_are_ignored(labelled: Path) -> None:
     for name in ("README.md", ".hidden.png", "class 0/Thumbs.db", "__MACOSX/00.png", ".git/x.png", "notes/only.txt"):
         (labelled / name).parent.mkdir(exist_ok=True)
         (labelled / name).write_text("no image")
@@ -115,7 +115,7 @@ def test_the_carved_part_depends_on_names_alone(tmp_path: Path) -> None:
         (tmp_path / "a" / f"{number}.png").write_bytes(b"")
     before = names(tmp_path / "a", "val")
     assert names(tmp_path / "a", "test") == before
-    assert abs(len(before) / 400 - CARVED) < 0.035  # three deviations
+    assert abs(len(before) / 400 - CARVED) < 0.035  # three standard deviations
     for number in range(400, 500):
         (tmp_path / "a" / f"{number}.png").write_bytes(b"")
     (tmp_path / "a").rename(tmp_path / "moved")
@@ -156,7 +156,7 @@ def test_two_images_are_one_and_one_and_one_trains(tmp_path: Path) -> None:
         (lambda path: path.write_text("x"), "neither a folder"),
     ],
 )
-def test_nothing_there_is_said(make, word: str, tmp_path: Path) -> None:
+def test_a_set_without_images_gets_one_sentence(make, word: str, tmp_path: Path) -> None:
     make(tmp_path / "set")
     with pytest.raises(UserError, match=word):
         open_dataset(tmp_path / "set", "train")

@@ -39,7 +39,7 @@ LABELS = np.random.default_rng(1).integers(0, 8, 150)
 
 
 def direct_scores(model: Classifier, source: Pictures) -> np.ndarray:
-    """One picture at a time, by the way that a person would go."""
+    """One image at a time, by the public API."""
     with torch.no_grad():
         rows = [model(model.preprocess(source.read(index))[None])[0] for index in range(len(source))]
     return torch.stack(rows).numpy()
@@ -154,7 +154,7 @@ def test_evaluate_from_the_command_line(tree: Path, tmp_path: Path, capsys: pyte
     assert "bad.png" in stored["unreadable"][0]
 
 
-def test_a_folder_without_splits_says_what_was_judged(
+def test_a_folder_without_splits_says_which_images_were_evaluated(
     tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checkpoint = str(lively().save(tmp_path / "checkpoint"))

@@ -96,7 +96,7 @@ def test_advance_is_called_after_each_fit() -> None:
         (np.array([0, 1]), np.ones((2, 2)), "too few"),
     ],
 )
-def test_what_can_t_be_probed_gets_a_sentence(labels: np.ndarray, values: np.ndarray, word: str) -> None:
+def test_unsuitable_features_get_one_sentence(labels: np.ndarray, values: np.ndarray, word: str) -> None:
     with pytest.raises(UserError, match=word):
         linear_probe(values, labels, values, labels)
 

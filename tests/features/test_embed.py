@@ -208,7 +208,7 @@ def test_a_disk_that_goes_away_loses_nothing(
         write(tmp_path / "photos" / f"{number:02d}.png", number)
     monkeypatch.setattr(embedding, "fingerprint", lambda source: "the same")
     whole = find_images(tmp_path / "photos").whole()
-    with pytest.raises(UserError, match=r"Input/output error.*the disk is gone"):
+    with pytest.raises(UserError, match=r"Input/output error.*the disk seems to be gone"):
         embed(model, Gone(whole, 16), LAST, tmp_path / "out.npz", QUIET)
     few = embed(model, Gone(whole, 38), LAST, tmp_path / "out.npz", QUIET)
     assert (few.count, len(few.bad)) == (38, 2)
