@@ -26,7 +26,7 @@ function words(text = "") {
 function table(head, rows) {
   const line = (cell, cells) => element("tr", {}, ...cells.map((parts) => element(cell, {}, ...[parts].flat())));
   const whole = element("table", {}, element("thead", {}, line("th", head)), element("tbody", {}, ...rows.map((row) => line("td", row))));
-  return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": head.join(", ") }, whole);
+  return element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": head.join(", ") }, whole);
 }
 
 function fields(schema) {
