@@ -14,9 +14,9 @@ from crate_mae.analysis.layerwise import LayerCurves
 from crate_mae.analysis.subspaces import Incoherence
 from crate_mae.data.open import open_dataset
 from crate_mae.models.image_model import ImageModel
+from crate_mae.models.zoo import untrained
 from crate_mae.reports import inspect_measurements as measure
 from crate_mae.reports.inspect_measurements import Inspection, Settings, inspect, one_class
-from crate_mae.reports.layer_measurements import untrained
 from crate_mae.theory import rates
 from tests.conftest import small_model
 from tests.data.conftest import write

@@ -19,7 +19,8 @@ from crate_mae.errors import UserError
 from crate_mae.evaluation.knn import K, nearest_neighbours
 from crate_mae.evaluation.linear_probe import HELD_OUT, STRENGTHS, Probe, linear_probe
 from crate_mae.features.extraction import Features, Pool, Reader, Which, canonical, extract, model_features
-from crate_mae.models.image_model import ImageEncoder, ImageModel
+from crate_mae.models.image_model import ImageModel
+from crate_mae.models.zoo import untrained
 from crate_mae.progress import progress
 
 PIXELS = 32
@@ -110,9 +111,8 @@ def run(model: ImageModel, settings: ProbeSettings, out: Path, reader: Reader) -
     out.mkdir(parents=True, exist_ok=True)
     tasks = list(_model_tasks(model, "trained", wanted, images, out / "features", reader))
     if settings.untrained:
-        generator = torch.Generator().manual_seed(settings.seed)
-        untrained = ImageEncoder(model.config, generator).to(model.device)
-        tasks += _model_tasks(untrained, UNTRAINED, wanted, images, out / "features", reader)
+        reference = untrained(model, settings.seed)
+        tasks += _model_tasks(reference, UNTRAINED, wanted, images, out / "features", reader)
     if settings.pixels:
         pixels = {name: _pixels(model, part, reader, name) for name, part in images.parts.items()}
         tasks.append(Task("", "pixels", "", pixels))

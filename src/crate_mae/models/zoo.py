@@ -89,6 +89,15 @@ def create_model(
     return MaskedAutoencoder(model_config(name, preset, **overrides), generator)
 
 
+def untrained(model: ImageModel, seed: int) -> ImageModel:
+    """A model of the same architecture with random weights, as a reference: what differs from it was learned.
+
+    An autoencoder for an autoencoder, else the encoder alone; on the same device.
+    """
+    make = MaskedAutoencoder if isinstance(model, MaskedAutoencoder) else ImageEncoder
+    return make(model.config, torch.Generator().manual_seed(seed)).to(model.device).eval()
+
+
 def parameter_counts(name: str) -> tuple[ModelConfig, int, int | None]:
     """A named model's configuration, its trainable parameters, and the count in the authors' layout if they have one.
 

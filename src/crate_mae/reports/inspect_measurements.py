@@ -21,8 +21,9 @@ from crate_mae.data.transforms import Evaluation, sample_generator
 from crate_mae.errors import UserError
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.image_model import ImageModel
+from crate_mae.models.zoo import untrained
 from crate_mae.progress import progress
-from crate_mae.reports.layer_measurements import NO_DECODER, LayerMeasurements, LayerMeter, untrained
+from crate_mae.reports.layer_measurements import NO_DECODER, LayerMeasurements, LayerMeter
 
 BATCH = 16
 ATTENDED, OF_A_CLASS, COMPLETED = 3, 8, 6

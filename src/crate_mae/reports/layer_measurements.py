@@ -9,7 +9,7 @@ from crate_mae.analysis.layerwise import LayerCurves, LayerWatch
 from crate_mae.analysis.subspaces import Incoherence, incoherence
 from crate_mae.analysis.undoing import Undoing, UndoingWatch, why_not_undoing
 from crate_mae.models.autoencoder import MaskedAutoencoder
-from crate_mae.models.image_model import ImageEncoder, ImageModel
+from crate_mae.models.image_model import ImageModel
 
 NO_DECODER = "the checkpoint holds no decoder"
 
@@ -55,12 +55,3 @@ class LayerMeter:
             incoherence(self.autoencoder.decoder) if self.autoencoder else NO_DECODER,
             self._undoing.undoing() if self._undoing else str(self._not_undoing),
         )
-
-
-def untrained(model: ImageModel, seed: int) -> ImageModel:
-    """A model of the same architecture with random weights, as a reference: what differs from it was learned.
-
-    An autoencoder for an autoencoder, else the encoder alone; on the same device.
-    """
-    make = MaskedAutoencoder if isinstance(model, MaskedAutoencoder) else ImageEncoder
-    return make(model.config, torch.Generator().manual_seed(seed)).to(model.device).eval()
