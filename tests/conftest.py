@@ -103,6 +103,17 @@ def images() -> torch.Tensor:
     return torch.randn(3, 3, 12, 24, generator=torch.Generator().manual_seed(3))
 
 
+def unusable_paths(folder: Path) -> dict[str, str]:
+    """Paths below a folder that no file can have, by what a message says about them."""
+    (folder / "loop").symlink_to(folder / "loop")
+    return {
+        "File name too long": str(folder / ("x" * 5000)),
+        "NUL byte": str(folder / "a\0b"),
+        "is not UTF-8": str(folder / "a\udcff"),
+        "symbolic links": str(folder / "loop" / "out"),
+    }
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Debian's Chromium, or a relative of its."""

@@ -17,8 +17,7 @@ import crate_mae
 from crate_mae import export
 from crate_mae.cli import main
 from crate_mae.errors import UserError
-from tests.conftest import MAKES, small_model
-from tests.test_paths import unusable
+from tests.conftest import MAKES, small_model, unusable_paths
 
 QUICK = [
     "crate, official",
@@ -177,7 +176,7 @@ def test_an_unusable_file_name_gets_one_sentence(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for reason, path in unusable(tmp_path).items():
+    for reason, path in unusable_paths(tmp_path).items():
         with pytest.raises(SystemExit) as stop:
             main(["export", str(classifier[1]), option, path])
         printed = capsys.readouterr()

@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "crate_mae"
 ORDER = [  # each may import those before it
     ["allocator", "atomic_write", "errors", "figures", "mssa_cpu", "progress", "torchvision_fix"],
-    ["image_files", "operators", "tokens", "device", "paths", "settings"],
+    ["image_files", "operators", "tokens", "device", "settings"],
     ["image_tensors", "theory"],
     ["models"],
     ["data", "export"],

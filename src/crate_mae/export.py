@@ -25,7 +25,6 @@ from crate_mae.errors import UserError, missing_extra
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.image_model import ImageEncoder, ImageModel
 from crate_mae.operators import ISTA, fold, ista_folded
-from crate_mae.paths import checked_path
 from crate_mae.tokens import StillMask, random_mask
 
 Part = Literal["encoder", "autoencoder", "classifier"]
@@ -57,7 +56,7 @@ NAMES: dict[Part, Names] = {
 def to_onnx(model: ImageModel, path: str | Path, part: Part | None = None) -> float:
     """Write a part of a model (all of it by default) as ONNX; return onnxruntime's largest difference to it."""
     onnx, runtime, _ = (_imported(name) for name in ("onnx", "onnxruntime", "onnxscript"))
-    path, part = checked_path(path, "the ONNX file"), _checked(model, part)
+    part = _checked(model, part)
     names, program = NAMES[part], trace(model, part)
     with _quiet():
         graph: Any = torch.onnx.export(
@@ -88,12 +87,12 @@ def to_onnx(model: ImageModel, path: str | Path, part: Part | None = None) -> fl
 
         return run
 
-    return _write_and_compare(path, write, model, part)
+    return _write_and_compare(Path(path), write, model, part)
 
 
 def to_torch(model: ImageModel, path: str | Path, part: Part | None = None) -> float:
     """Write a part of a model (all of it by default) for ``torch.export.load``; return the largest difference."""
-    path, part = checked_path(path, "the PyTorch file"), _checked(model, part)
+    part = _checked(model, part)
     program = trace(model, part)
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # file names and line numbers of this machine
@@ -105,7 +104,7 @@ def to_torch(model: ImageModel, path: str | Path, part: Part | None = None) -> f
             loaded = torch.export.load(file).module()
         return lambda *inputs: _as_tuple(loaded(*inputs))
 
-    return _write_and_compare(path, write, model, part)
+    return _write_and_compare(Path(path), write, model, part)
 
 
 def trace(model: ImageModel, part: Part) -> torch.export.ExportedProgram:

@@ -15,7 +15,6 @@ from crate_mae.evaluation.probe_model import open_parts
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.reports.demo_measurements import mean_patch_error, whole
 from crate_mae.reports.demo_page import summary
-from tests.test_paths import unusable
 
 PARTS = ["checkpoints/best/model.safetensors", "completions.png", "training.png", "probe.png", "layers.png"]
 
@@ -47,16 +46,6 @@ def test_a_short_demo_writes_everything_and_its_own_numbers(tmp_path: Path, caps
     digits = split_digits()
     assert model.config.mean == pytest.approx((digits.train.mean(),), abs=1e-3)
     assert model.config.std == pytest.approx((digits.train.std(),), abs=1e-3)
-
-
-def test_an_unusable_folder_gets_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for reason, path in unusable(tmp_path).items():
-        with pytest.raises(SystemExit) as stop:
-            main(["demo", "--steps", "1", "--out", path])
-        printed = capsys.readouterr()
-        assert stop.value.code == 2
-        assert reason in printed.err
-        assert printed.err.count("\n") == 1
 
 
 def test_the_demo_is_reproducible(tmp_path: Path) -> None:

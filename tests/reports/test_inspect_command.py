@@ -19,8 +19,8 @@ from crate_mae.cli import main
 from crate_mae.reports.html import Report
 from crate_mae.reports.inspect_command import plain
 from crate_mae.reports.inspect_measurements import Settings
+from tests.conftest import unusable_paths
 from tests.reports.test_inspect_measurements import for_digits
-from tests.test_paths import unusable
 
 DOCS = Path(__file__).parents[2] / "docs" / "look-inside.md"
 
@@ -83,19 +83,15 @@ def test_a_page_says_what_it_leaves_out(tmp_path: Path, capsys: pytest.CaptureFi
     assert str(out / "report.html") in printed.replace("\n", "")
 
 
-@pytest.mark.parametrize("given", ["checkpoint", "out"])
-def test_an_unusable_path_gets_one_sentence(given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    checkpoint = str(for_digits().save(tmp_path / "checkpoint"))
-    before = sorted(path.name for path in tmp_path.iterdir())
-    for reason, path in unusable(tmp_path).items():
-        paths = {"checkpoint": checkpoint, "out": str(tmp_path / "out")} | {given: path}
+def test_an_unusable_checkpoint_gets_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for reason, path in unusable_paths(tmp_path).items():
         with pytest.raises(SystemExit) as stop:
-            main(["inspect", paths["checkpoint"], "--data", "digits", "--images", "4", "--out", paths["out"]])
+            main(["inspect", path, "--data", "digits", "--images", "4", "--out", str(tmp_path / "out")])
         printed = capsys.readouterr()
         assert stop.value.code == 2
         assert reason in printed.err
         assert printed.err.count("\n") == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, "loop"])
+    assert [path.name for path in tmp_path.iterdir()] == ["loop"]
 
 
 @pytest.mark.parametrize("width", [1366, 390])

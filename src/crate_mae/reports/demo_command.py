@@ -11,7 +11,6 @@ from crate_mae import recipes
 from crate_mae.device import Device
 from crate_mae.models.locate import BEST
 from crate_mae.models.zoo import load_autoencoder
-from crate_mae.paths import checked_path
 from crate_mae.reports.demo_measurements import measure
 from crate_mae.reports.demo_page import summary, write_report
 from crate_mae.training.pretrain import pretrain
@@ -21,7 +20,6 @@ from crate_mae.training.run_folder import Run
 def run(out: Path, steps: int, seed: int, device: Device, console: Console) -> None:
     """Pretrain (or resume the run in ``out``), measure, draw, and write everything to ``out``."""
     start = time.monotonic()
-    out = checked_path(out, "--out")
     config = replace(recipes.digits(), steps=steps, seed=seed).evaluated_every(max(steps // 5, 1))
     if not pretrain(config, out, resume=True, device=device, console=console).finished:
         return

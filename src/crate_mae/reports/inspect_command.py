@@ -13,7 +13,6 @@ from rich.console import Console
 
 from crate_mae.models.image_model import ImageModel
 from crate_mae.models.zoo import load
-from crate_mae.paths import checked_path
 from crate_mae.reports.inspect_measurements import Inspection, Settings, inspect
 from crate_mae.reports.inspect_page import write_report
 
@@ -24,8 +23,7 @@ PICTURES = {"attended", "coloured", "panels"}
 def run(checkpoint: Path, settings: Settings, out: Path, device: torch.device, console: Console) -> None:
     """Inspect a checkpoint and write report.html, its figures and inspect.json to ``out``."""
     start = time.monotonic()
-    out = checked_path(out, "--out")
-    model = load(checked_path(checkpoint, "the checkpoint")).to(device)
+    model = load(checkpoint).to(device)
     out.mkdir(parents=True, exist_ok=True)
     found = inspect(model, settings, console)
     report = write_report(out, model, str(checkpoint), found, console)
