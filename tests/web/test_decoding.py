@@ -45,6 +45,7 @@ def test_a_crop_is_the_undistorted_middle(decoders: Decoders) -> None:
 
 
 def test_a_process_is_kept_for_the_next_picture(decoders: Decoders) -> None:
+    decoders.pictures(png(photo()), [GRAY], "stretch")
     before = [one.process.pid for one in decoders._idle]
     with pytest.raises(Refusal):
         decoders.pictures(b"no picture", [GRAY], "stretch")

@@ -71,7 +71,7 @@ class Decoders:
 
     def __init__(self, limits: Limits):
         self.limits = limits
-        self._idle: list[Process] = []
+        self._idle = [Process(limits)]  # it starts while the first picture is still on its way
         weakref.finalize(self, _end_all, self._idle)
 
     def pictures(self, upload: bytes, targets: Sequence[tuple[int, int, int]], fit: Fit) -> list[Image.Image]:
