@@ -201,8 +201,8 @@ QUANTITIES: dict[str, Quantity] = {
         "non-zero entries of the code",
         r"\|A^{\ell+1}\|_0\,/\,(mN)",
         "share of entries",
-        "The share of entries of the layer's sparse code that are not exactly zero; lower is sparser. A token's code has "
-        "m entries; in the paper's form m = d and the code is the layer's output.",
+        "The share of entries of the layer's sparse code that are not exactly zero; lower is sparser. A token's code "
+        "has m entries; in the paper's form m = d and the code is the layer's output.",
         lambda at: sparsity(at.code),
         needs_subspaces=False,
     ),
