@@ -204,7 +204,7 @@ def test_sizes() -> None:
         (["pack", "none", "--out", "out"], "no folder"),
         (["pack", "set", "--out", "set"], "not empty"),
         (["pack", "set", "--out", "out", "--shard-size", "big"], "--shard-size"),
-        (["pack", "shards", "--out", "out"], "shards already"),
+        (["pack", "shards", "--out", "out"], "holds shards"),
         (["pack", "empty", "--out", "out"], "no images"),
         (["pack", "set", "--out", "shards/a.tar"], "Not a directory"),
         (["check", "none"], "no folder"),
