@@ -143,7 +143,7 @@ def test_a_job_trains_measures_and_is_not_run_again(out: Path) -> None:
     one = a_job(out)
     messages = done(one)
     finished = [message["step"] for message in messages if "numbers" in message]
-    assert finished == one.steps == ["training", "loss", "features", "finetune-10", "finetune-10-random"]
+    assert finished == one.steps == ["training", "loss", "features", "layers", "finetune-10", "finetune-10-random"]
     assert one.is_done()
     results = one.results()
     assert results["processor_seconds"] >= 0.3
@@ -201,7 +201,9 @@ def test_a_whole_race_in_processes(tmp_path: Path, data_root: Path, monkeypatch:
         ("CRATE-MAE", 1),
         ("ViT-MAE", 1),
     ]
+    assert record["results"][0]["layers"].keys() == {"trained", "untrained"}
     text = (tmp_path / "race.md").read_text()
+    assert "| toys | CRATE-MAE, untrained | non-zero entries of the code |" in text
     assert "| toys | ViT-MAE |" in text
     assert "toys: CRATE-MAE against ViT-MAE:" in text
     assert text in console.file.getvalue()  # type: ignore[attr-defined]

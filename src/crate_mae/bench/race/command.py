@@ -14,11 +14,13 @@ from typing import Any
 
 from rich.console import Console
 
+from crate_mae.analysis.layerwise import EPSILON
 from crate_mae.bench.machine import machine
 from crate_mae.bench.race.images import prepare
 from crate_mae.bench.race.job import Job
+from crate_mae.bench.race.layers import MEASURED, PROBED
 from crate_mae.bench.race.recipes import COURSES, RECIPES, Course, Recipe
-from crate_mae.bench.race.table import markdown
+from crate_mae.bench.race.table import layers_markdown, markdown
 from crate_mae.data.checking import processors
 from crate_mae.errors import UserError
 from crate_mae.progress import Board
@@ -34,7 +36,10 @@ def chosen(only: Sequence[str]) -> dict[str, dict[str, Recipe]]:
             raise UserError(f"there is no {name} in the race; choose from {', '.join([*RECIPES, *contestants])}.")
     courses = [name for name in RECIPES if name in only] or list(RECIPES)
     racing = [name for name in contestants if name in only] or contestants
-    return {course: {name: RECIPES[course][name] for name in racing} for course in courses}
+    found = {course: {name: RECIPES[course][name] for name in racing if name in RECIPES[course]} for course in courses}
+    if not any(found.values()):
+        raise UserError(f"{', '.join(racing)} does not race on {', '.join(courses)}; leave one of them out of --only.")
+    return {course: recipes for course, recipes in found.items() if recipes}
 
 
 def race(
@@ -182,7 +187,8 @@ def write(out: Path, about: dict[str, Any], jobs: list[Job]) -> None:
     for job in jobs:
         settings.setdefault(job.course.data, {})[job.recipe.title] = job.settings()["recipe"]
     record = about | {"recipes": settings, "results": results}
-    for name, text in (("race.json", json.dumps(record, indent=1) + "\n"), ("race.md", markdown(record))):
+    tables = f"{markdown(record)}\nLayer by layer. {layers_markdown(record)}"
+    for name, text in (("race.json", json.dumps(record, indent=1) + "\n"), ("race.md", tables)):
         (out / name).write_text(text)
 
 
@@ -203,6 +209,9 @@ def protocol(jobs: Sequence[Job]) -> list[str]:
         "that of the mean training patch. images/s: in a second of processor time.",
         "probe: logistic regression on the mean of patches of the last layer, fitted to all training images, C chosen "
         "on the held-out ones. 20-NN: the same features, cosine similarity.",
+        f"layer by layer: on {MEASURED} test images, nothing masked, eps^2 = {EPSILON**2:g}; docs/look-inside.md has "
+        "the definitions. probe: a ridge regression on the mean of patches of the layer's output, fitted to "
+        f"{PROBED:,} training images. untrained: the same architecture with random weights.",
         f"1 % and 10 % of labels: test accuracy after fine-tuning all weights, {tuned}, batch "
         f"{jobs[0].course.finetune_batch}; random weights: the same without pretraining.",
     ]

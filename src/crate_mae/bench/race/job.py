@@ -53,7 +53,7 @@ class Job:
 
     @property
     def steps(self) -> list[str]:
-        return [TRAINING, *measurements(self.course)]
+        return [TRAINING, *measurements(self.course, self.contestant)]
 
     def file(self, step: str) -> Path:
         return self.folder / f"{step}.json"
@@ -121,7 +121,7 @@ def run(job: Job, tell: "Tell") -> None:
         tell.finished(job, TRAINING, numbers)
         checkpoint.unlink(missing_ok=True)
     it = Pretrained(load_autoencoder(weights).eval(), job.course, job.recipe, images, job.seed)
-    for name, measure in measurements(job.course).items():
+    for name, measure in measurements(job.course, job.contestant).items():
         if not job.file(name).is_file():
             torch.manual_seed(job.seed)
             tell.finished(job, name, measure(it, tell.about(name)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,8 @@ from torch import nn
 
 from crate_mae.allocator import freed_memory_kept
 from crate_mae.bench.race.images import RaceImages, batch
-from crate_mae.bench.race.recipes import Course, Recipe
+from crate_mae.bench.race.layers import by_layer
+from crate_mae.bench.race.recipes import REFERENCES, Course, Recipe
 from crate_mae.bench.race.training import EVALUATED_AT_ONCE, Report, masked_batches, masked_error
 from crate_mae.evaluation.knn import nearest_neighbours
 from crate_mae.evaluation.linear_probe import STRENGTHS, linear_probe
@@ -24,7 +26,8 @@ WARMUP, DECAY, CLIP = 0.1, 0.05, 1.0
 """Of fine-tuning."""
 MEAN_OVER = 5000
 """Training images whose mean patches are taken."""
-Numbers = dict[str, float]
+Numbers = dict[str, Any]
+"""By name, as JSON has them."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,11 @@ def features(it: Pretrained, report: Report) -> Numbers:
     return {"probe": found.accuracy, "C": found.C, "knn": knn}
 
 
+def layers(it: Pretrained, report: Report) -> Numbers:
+    """What each encoder layer does, by ``layers.by_layer``."""
+    return {"layers": by_layer(it.model, it.images, it.seed, report)}
+
+
 def finetuned(percent: int, random: bool) -> Measurement:
     """Test accuracy after fine-tuning on some of the labels, from the pretrained or from random weights."""
 
@@ -141,11 +149,14 @@ def accuracy(model: Classifier, images: RaceImages) -> float:
     return 100 * right / len(images.test)
 
 
-def measurements(course: Course) -> dict[str, Measurement]:
-    """All of a course, by the names of their files."""
+def measurements(course: Course, contestant: str) -> dict[str, Measurement]:
+    """All of a contestant on a course, by the names of their files."""
+    always: dict[str, Measurement] = {"loss": loss, "features": features, "layers": layers}
+    if contestant in REFERENCES:
+        return always
     tuned = {
         f"finetune-{percent}{'-random' if random else ''}": finetuned(percent, random)
         for percent in course.finetune_steps
         for random in (False, True)
     }
-    return {"loss": loss, "features": features, **tuned}
+    return always | tuned
