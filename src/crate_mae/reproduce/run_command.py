@@ -37,13 +37,18 @@ def command(config: RunConfig, folder: Path) -> list[str]:
     words = [config.task, "--recipe", config.recipe, "--out", str(folder), "--resume"]
     for item in fields(config):
         value, usual = getattr(config, item.name), getattr(recipe, item.name)
-        if item.name == "model_settings":
-            changed = {f"model.{key}": part for key, part in value.items() if usual.get(key, ...) != part}
+        if isinstance(value, dict):
+            group = GROUPS[item.name]
+            changed = {f"{group}.{key}": part for key, part in value.items() if usual.get(key, ...) != part}
         else:
             changed = {} if value == usual else {item.name: value}
         for key, part in changed.items():
             words += ["--set", f"{key}={_word(part)}"]
     return words
+
+
+GROUPS = {"model_settings": "model", "evaluators": "evaluators"}
+"""Fields with several settings, and what ``--set`` writes before the dot."""
 
 
 def _word(value: Any) -> str:
