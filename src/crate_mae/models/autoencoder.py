@@ -122,6 +122,11 @@ class Completion:
     mask: Mask
     config: ModelConfig
 
+    @property
+    def image_errors(self) -> Float[Tensor, " b"]:
+        """Mean squared error over the masked patches of each image; zero if none is masked."""
+        return self.mask.mean_over_masked(self.errors, dim=-1)
+
     @cached_property
     def completed(self) -> Float[Tensor, "b c H W"]:
         """The images with visible patches kept and masked ones predicted.

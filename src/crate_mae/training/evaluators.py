@@ -77,11 +77,7 @@ class Reconstruction(Evaluator[MaskedBatch]):
 
     def __call__(self, model: ImageModel) -> Iterator[tuple[str, float]]:
         for split in self.samples:
-            errors = []
-            for batch in self.batches(split, model):
-                completion = model(batch.images, batch.masks)
-                masked = completion.mask.masked
-                errors.append((completion.errors * masked).sum(-1) / masked.sum(-1).clamp(min=1))
+            errors = [model(batch.images, batch.masks).image_errors for batch in self.batches(split, model)]
             yield f"{split}_loss", self.gather(errors, split).mean().item()
 
 
