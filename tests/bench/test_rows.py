@@ -272,5 +272,5 @@ def test_rows_by_name() -> None:
     assert all(f"| `{name}` |" in explained for name in command.GROUPS)
     assert list(command.chosen(("start", "base"))) == ["start", "base"]
     assert list(command.chosen(())) == list(command.GROUPS)
-    with pytest.raises(UserError, match="there is no row strat; choose from base"):
+    with pytest.raises(UserError, match="there is no row strat; did you mean start"):
         command.chosen(("strat",))

@@ -23,7 +23,7 @@ from crate_mae.bench import (
 )
 from crate_mae.bench.machine import machine
 from crate_mae.bench.table import Row, details, markdown, on_terminal
-from crate_mae.errors import UserError
+from crate_mae.errors import UserError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def chosen(only: tuple[str, ...]) -> dict[str, Group]:
     """The groups with these names; all of them if there is none."""
     for name in only:
         if name not in GROUPS:
-            raise UserError(f"there is no row {name}; choose from {', '.join(GROUPS)}.")
+            raise UserError(f"there is no row {name}; {did_you_mean(name, GROUPS)}")
     return {name: GROUPS[name] for name in only or GROUPS}
 
 
