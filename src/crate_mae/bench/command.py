@@ -10,13 +10,13 @@ from typing import Any
 from rich.console import Console
 
 from crate_mae.bench import (
+    coding_rate,
+    data_parallel,
     encoding,
     image_pipeline,
-    memory,
-    probing,
-    processes,
+    peak_memory,
+    probe_sweep,
     profiling,
-    rates,
     scaling,
     start,
     steps,
@@ -39,15 +39,15 @@ class Group:
 
 GROUPS: dict[str, Group] = {
     "base": Group(steps.rows, steps.BASE_WHOLE, steps.BASE_QUICK),
-    "memory": Group(memory.rows, memory.WHOLE, memory.QUICK),
+    "memory": Group(peak_memory.rows, peak_memory.WHOLE, peak_memory.QUICK),
     "encoding": Group(encoding.rows, encoding.WHOLE, encoding.QUICK),
     "small": Group(steps.rows, steps.SMALL_WHOLE, steps.SMALL_QUICK),
     "profile": Group(profiling.rows, profiling.WHOLE, profiling.QUICK),
     "forms": Group(steps.form_rows, steps.FORMS_WHOLE, steps.FORMS_QUICK),
-    "rates": Group(rates.rows, rates.WHOLE, rates.QUICK),
-    "probe": Group(probing.rows, probing.WHOLE, probing.QUICK),
+    "rates": Group(coding_rate.rows, coding_rate.WHOLE, coding_rate.QUICK),
+    "probe": Group(probe_sweep.rows, probe_sweep.WHOLE, probe_sweep.QUICK),
     "pipeline": Group(image_pipeline.rows, image_pipeline.WHOLE, image_pipeline.QUICK),
-    "processes": Group(processes.rows, processes.WHOLE, processes.QUICK),
+    "processes": Group(data_parallel.rows, data_parallel.WHOLE, data_parallel.QUICK),
     "scaling": Group(scaling.rows, scaling.WHOLE, scaling.QUICK),
     "start": Group(start.rows, start.WHOLE, start.QUICK),
 }

@@ -91,7 +91,7 @@ class Samples(Dataset[Sample], ABC, Generic[SomeBatch]):
         for place in range(index, index + min(NEIGHBOURS, len(self))):
             place %= len(self)
             try:
-                image = self.transform(self.source.picture(place), self.generator(key))
+                image = self.transform(self.source.encoded(place), self.generator(key))
             except UserError as error:
                 bad.append(Bad(place, str(error)))
                 continue

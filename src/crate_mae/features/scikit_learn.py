@@ -18,7 +18,7 @@ from crate_mae.models.config import ModelConfig
 from crate_mae.models.image_model import ImageModel
 from crate_mae.progress import progress
 
-Picture = Image.Image | str | Path
+ImageInput = Image.Image | str | Path
 
 
 class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -66,25 +66,25 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         if not isinstance(self.layer, int | np.integer):
             raise UserError(f"there is no layer {self.layer!r}; choose a whole number.")
         model.layer_from_the_front(int(self.layer))
-        self._pictures(X, model.config, reset=True)
+        self._images(X, model.config, reset=True)
         self.model_ = model
         return self
 
     def transform(self, X: Any) -> Float[np.ndarray, "n d"]:
         """The features of every image, in order."""
         check_is_fitted(self)
-        pictures = self._pictures(X, self.model_.config, reset=False)
+        images = self._images(X, self.model_.config, reset=False)
         console = Console(quiet=not self.verbose)
-        starts = range(0, len(pictures), self.batch_size)
+        starts = range(0, len(images), self.batch_size)
         device = pick_device(self.device)
         try:
             model = self.model_.to(device)
             with torch.inference_mode(), progress("features", len(starts), console) as advance:
                 parts = []
                 for start in starts:
-                    batch = torch.stack([model.preprocess(each) for each in pictures[start : start + self.batch_size]])
+                    batch = torch.stack([model.preprocess(each) for each in images[start : start + self.batch_size]])
                     parts.append(model.features(batch.to(device), int(self.layer), self.pool).cpu().numpy())
-                    advance(f"{min(start + self.batch_size, len(pictures))} images")
+                    advance(f"{min(start + self.batch_size, len(images))} images")
         finally:
             self.model_.to("cpu")  # between calls, so that a pickle loads on any machine
         return np.concatenate(parts)
@@ -101,7 +101,7 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         tags.requires_fit = True
         return tags
 
-    def _pictures(self, X: Any, config: ModelConfig, reset: bool) -> list[Picture]:
+    def _images(self, X: Any, config: ModelConfig, reset: bool) -> list[ImageInput]:
         """One image or path for each image of ``X``, checked; ``reset`` stores the columns of a table of pixels."""
         if (listed := _listed(X)) is not None:
             return listed
@@ -112,15 +112,15 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return [Image.fromarray(each) for each in _eight_bits(_in_places(array, config))]
 
 
-def _listed(X: Any) -> list[Picture] | None:
+def _listed(X: Any) -> list[ImageInput] | None:
     """``X`` as a list of images and paths; None if it holds numbers."""
-    if isinstance(X, Picture):
+    if isinstance(X, ImageInput):
         raise UserError("X is one image; give a list of images.")
     items = list(X) if isinstance(X, list | tuple) else list(np.asarray(X).ravel()) if _has_words(X) else []
-    if not items or not any(isinstance(item, Picture) for item in items):
+    if not items or not any(isinstance(item, ImageInput) for item in items):
         return None
     for item in items:
-        if not isinstance(item, Picture):
+        if not isinstance(item, ImageInput):
             raise UserError(f"X holds images or paths and also {type(item).__name__}; give only images and paths.")
     return items
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 from crate_mae.errors import UserError, nearest
 from crate_mae.models.config import LARGEST, ModelConfig, Preset
 from crate_mae.models.zoo import model_config
-from crate_mae.settings import ONE_FOR_BOTH, Part, Range, Setting, Settings, Since
+from crate_mae.settings import ONE_FOR_BOTH, FieldsOf, Range, Setting, Settings, Since
 from crate_mae.tokens import Size
 
 Precision = Literal["float32", "bfloat16", "float64"]
@@ -42,7 +42,7 @@ class RunConfig(Settings):
     """A name of the zoo."""
     preset: Annotated[Preset | None, UNLISTED] = None
     """crate: ``paper`` (the default) or ``official``."""
-    model_settings: Annotated[dict[str, Any], Part(ModelConfig), UNLISTED, NOT_SET] = field(default_factory=dict)
+    model_settings: Annotated[dict[str, Any], FieldsOf(ModelConfig), UNLISTED, NOT_SET] = field(default_factory=dict)
     """Fields of ``ModelConfig`` that replace the zoo's; ``--set model.NAME=VALUE`` sets one."""
     data: Annotated[str, FREE, UNLISTED]
     """The images: a name, a folder or shards."""

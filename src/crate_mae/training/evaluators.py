@@ -15,7 +15,7 @@ from torch import Tensor
 
 from crate_mae.data.loader import Batch, LabelledSamples, Samples, SomeBatch, evaluation_batches
 from crate_mae.data.masked import MaskedBatch, MaskedSamples
-from crate_mae.data.source import ImageSource, Part
+from crate_mae.data.source import ImageSource, Subset
 from crate_mae.data.transforms import Evaluation
 from crate_mae.evaluation.knn import nearest_neighbours, quick_probe
 from crate_mae.models.config import ModelConfig
@@ -30,7 +30,7 @@ def some(source: ImageSource, most: int) -> ImageSource:
     """At most ``most`` images of a source, evenly spaced, so that every class is represented."""
     if len(source) <= most:
         return source
-    return Part(source, np.linspace(0, len(source) - 1, most).astype(np.int64))
+    return Subset(source, np.linspace(0, len(source) - 1, most).astype(np.int64))
 
 
 def as_evaluated(source: ImageSource, config: ModelConfig) -> LabelledSamples:
