@@ -139,8 +139,11 @@ def test_evaluate_from_the_command_line(tree: Path, tmp_path: Path, capsys: pyte
     (tree / "test" / "ant" / "bad.png").write_text("no image")
     lively().save(tmp_path / "run" / "checkpoints" / "best")
     out = tmp_path / "new" / "marks.json"
-    main(["evaluate", str(tmp_path / "run"), "--data", str(tree), "--out", str(out), "--batch-size", "16"])
-    printed = capsys.readouterr().out
+    with pytest.raises(SystemExit) as stop:
+        main(["evaluate", str(tmp_path / "run"), "--data", str(tree), "--out", str(out), "--batch-size", "16"])
+    assert stop.value.code == 1
+    printed, errors = capsys.readouterr()
+    assert errors.endswith("1 of 41 images can't be read.\n")
     stored = json.loads(out.read_text())
     assert f"top-1 accuracy    {stored['top1']:6.2f} %" in printed
     assert "(4 of 8 classes)" in printed

@@ -154,7 +154,7 @@ def test_what_could_mean_several_things_is_refused(colour: Path, X: Any, words: 
     [
         ({"layer": 3}, "no layer 3 in 2"),
         ({"layer": "last"}, "no layer 'last'"),
-        ({"pool": "grid"}, "'cls', 'mean'"),
+        ({"pool": "grid"}, "'mean', 'cls'"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"device": "tpu"}, "device is 'tpu'"),
         ({"checkpoint": "/nowhere/at/all"}, "/nowhere/at/all is no checkpoint"),

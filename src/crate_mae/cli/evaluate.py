@@ -90,7 +90,7 @@ def evaluate(
 ) -> None:
     """Measure a fine-tuned classifier: accuracy with its interval, the worst classes, the most frequent confusions.
 
-    The images need labels; classes are matched by name.
+    The images need labels; classes are matched by name. The exit code is 1 if an image can't be read.
 
     Args:
         checkpoint: The classifier: a checkpoint folder, or a run folder and then its best checkpoint.
@@ -131,6 +131,9 @@ def evaluate(
         asked = {"checkpoint": str(checkpoint), "data": data, "split": split}
         out.write_text(json.dumps(asked | marks.to_dict(), indent=1) + "\n")
         print(f"\nWrote {out}.")
+    if marks.unreadable:
+        print(f"crate-mae: {len(marks.unreadable)} of {len(source)} images can't be read.", file=sys.stderr)
+        sys.exit(1)
 
 
 def predict(

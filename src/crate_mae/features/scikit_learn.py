@@ -1,7 +1,7 @@
 """A model's features as a step of a scikit-learn pipeline."""
 
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self, get_args
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from crate_mae.device import Device, pick_device
 from crate_mae.errors import UserError
 from crate_mae.image_files import MODES
-from crate_mae.models.config import ModelConfig
+from crate_mae.models.config import ModelConfig, Pool
 from crate_mae.models.image_model import ImageModel
 from crate_mae.progress import progress
 
@@ -42,7 +42,7 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         checkpoint: str | Path,
         *,
         layer: int = -1,
-        pool: Literal["cls", "mean"] = "mean",
+        pool: Pool = "mean",
         batch_size: int = 64,
         device: Device = "auto",
         verbose: bool = False,
@@ -56,8 +56,8 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Load the model and check ``X``; nothing is computed from it."""
-        if self.pool not in ("cls", "mean"):
-            raise UserError(f"pool is {self.pool!r}; choose from 'cls', 'mean'.")
+        if self.pool not in get_args(Pool):
+            raise UserError(f"pool is {self.pool!r}; choose from {', '.join(map(repr, get_args(Pool)))}.")
         if not isinstance(self.batch_size, int | np.integer) or self.batch_size < 1:
             raise UserError(f"batch_size is {self.batch_size!r}; choose a whole number from 1 up.")
         if self.device not in get_args(Device):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from crate_mae.errors import UserError, nearest
-from crate_mae.models.config import LARGEST, ModelConfig, Preset
+from crate_mae.models.config import LARGEST, ModelConfig, Pool, Preset
 from crate_mae.models.zoo import model_config
 from crate_mae.settings import ONE_FOR_BOTH, FieldsOf, Range, Setting, Settings, Since
 from crate_mae.tokens import Size
@@ -155,7 +155,7 @@ class FinetuneConfig(RunConfig):
     """The pretrained model; it decides the model's configuration, not ``model``, ``preset`` and ``model_settings``."""
     random: Annotated[bool, UNLISTED] = False
     """Start from random weights instead: of the checkpoint's configuration where there is one."""
-    pool: Annotated[Literal["mean", "cls"], Since(2, before="cls")] = "mean"
+    pool: Annotated[Pool, Since(2, before="cls")] = "mean"
     """What the head reads: the mean over the patches, or the class token as in the paper."""
     image_size: Annotated[Size | None, ONE_FOR_BOTH, Range(least=1, most=LARGEST)] = None
     """Height and width to train at; the checkpoint's positions are interpolated. None for the checkpoint's own."""
