@@ -15,6 +15,7 @@ from crate_mae.errors import check_at_least
 def probe(
     checkpoint: tyro.conf.Positional[Path],
     data: Data,
+    *,
     data_root: Path | None = None,
     download: bool = False,
     layer: tyro.conf.UseAppendAction[tuple[Literal["all"] | int, ...]] = (),
@@ -80,6 +81,7 @@ def probe(
 def evaluate(
     checkpoint: tyro.conf.Positional[Path],
     data: Data,
+    *,
     data_root: Path | None = None,
     download: bool = False,
     split: Literal["train", "val", "test", "all"] = "test",
@@ -140,6 +142,7 @@ def predict(
     images: tyro.conf.Positional[tuple[Path, ...]],
     checkpoint: Path,
     top: int = 5,
+    *,
     batch_size: int = 128,
     workers: int = 0,
     device: Device = "auto",

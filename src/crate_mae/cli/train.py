@@ -13,6 +13,7 @@ from crate_mae.errors import UserError
 
 def plan(
     recipe: str,
+    *,
     set_: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="set", metavar="KEY=VALUE")] = (),
     checkpoint: Path | None = None,
     device: Literal["here", "a100", "h100", "rtx4090"] | None = None,
@@ -67,6 +68,7 @@ def plan(
 
 def pretrain(
     out: Path,
+    *,
     recipe: str | None = None,
     data: str | None = None,
     data_root: Path | None = None,
@@ -114,6 +116,7 @@ def pretrain(
 
 def finetune(
     out: Path,
+    *,
     recipe: str | None = None,
     checkpoint: Path | None = None,
     random: bool = False,
