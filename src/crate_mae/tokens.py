@@ -118,9 +118,9 @@ class Mask:
         """``fill`` where masked, the patches elsewhere."""
         return torch.where(self.masked[..., None], fill.to(patches.dtype), patches)
 
-    def mean_over_masked(self, values: Float[Tensor, "b n"]) -> Float[Tensor, ""]:
-        """The mean over all masked patches of the batch; zero if nothing is masked."""
-        return torch.where(self.masked, values, 0).sum() / self.masked.sum().clamp(min=1)
+    def mean_over_masked(self, values: Float[Tensor, "b n"], dim: int | None = None) -> Float[Tensor, "*left"]:
+        """The mean over all masked patches of the batch, or over those of each image (``dim=-1``); zero without any."""
+        return torch.where(self.masked, values, 0).sum(dim) / self.masked.sum(dim).clamp(min=1)
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ def test_what_could_mean_several_things_is_refused(colour: Path, X: Any, words: 
     [
         ({"layer": 3}, "no layer 3 in 2"),
         ({"layer": "last"}, "no layer 'last'"),
-        ({"pool": "grid"}, "'cls', 'mean'"),
+        ({"pool": "grid"}, "'mean', 'cls'"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"device": "tpu"}, "device is 'tpu'"),
         ({"checkpoint": "/nowhere/at/all"}, "/nowhere/at/all is no checkpoint"),
@@ -182,7 +182,7 @@ def test_it_tells_its_progress_where_asked(colour: Path, capsys: pytest.CaptureF
 class OnTables(CrateFeatures):
     """Any table of numbers as images of 8 x 8 pixels: scikit-learn's checks know no pictures."""
 
-    def _pictures(self, X: Any, config: Any, reset: bool) -> list[Any]:
+    def _images(self, X: Any, config: Any, reset: bool) -> list[Any]:
         table = validate_data(self, X, reset=reset)[:, :64]
         pixels = np.zeros((len(table), 64))
         pixels[:, : table.shape[1]] = 1 / (1 + np.exp(-table))
