@@ -16,7 +16,7 @@ from typing import Any
 from crate_mae.bench import table
 from crate_mae.bench.profiling import KINDS, REST
 from crate_mae.bench.race import table as race_table
-from crate_mae.reproduce import table as reproduced_table
+from crate_mae.reproduce import comparison_table
 
 RECORDS = Path(__file__).parent
 PAGES = [RECORDS.parent / "docs" / name for name in ("performance.md", "residual-form.md", "results.md")]
@@ -73,7 +73,7 @@ def reproduced(name: str) -> str:
     """A table or figure of the paper; the protocol of all of them is said once."""
     found = record(f"reproduce/{name}")
     notes = [note for note in found["notes"] if note != found["protocol"]]
-    return reproduced_table.markdown(found | {"notes": notes}, level=3)
+    return comparison_table.markdown(found | {"notes": notes}, level=3)
 
 
 TABLES: dict[str, Callable[[], str]] = {

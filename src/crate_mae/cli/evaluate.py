@@ -15,6 +15,7 @@ from crate_mae.errors import check_at_least
 def probe(
     checkpoint: tyro.conf.Positional[Path],
     data: Data,
+    *,
     data_root: Path | None = None,
     download: bool = False,
     layer: tyro.conf.UseAppendAction[tuple[Literal["all"] | int, ...]] = (),
@@ -80,6 +81,7 @@ def probe(
 def evaluate(
     checkpoint: tyro.conf.Positional[Path],
     data: Data,
+    *,
     data_root: Path | None = None,
     download: bool = False,
     split: Literal["train", "val", "test", "all"] = "test",
@@ -90,7 +92,7 @@ def evaluate(
 ) -> None:
     """Measure a fine-tuned classifier: accuracy with its interval, the worst classes, the most frequent confusions.
 
-    The images need labels; classes are matched by name.
+    The images need labels; classes are matched by name. The exit code is 1 if an image can't be read.
 
     Args:
         checkpoint: The classifier: a checkpoint folder, or a run folder and then its best checkpoint.
@@ -131,12 +133,16 @@ def evaluate(
         asked = {"checkpoint": str(checkpoint), "data": data, "split": split}
         out.write_text(json.dumps(asked | marks.to_dict(), indent=1) + "\n")
         print(f"\nWrote {out}.")
+    if marks.unreadable:
+        print(f"crate-mae: {len(marks.unreadable)} of {len(source)} images can't be read.", file=sys.stderr)
+        sys.exit(1)
 
 
 def predict(
     images: tyro.conf.Positional[tuple[Path, ...]],
     checkpoint: Path,
     top: int = 5,
+    *,
     batch_size: int = 128,
     workers: int = 0,
     device: Device = "auto",

@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 
 import tyro
 
-from crate_mae.cli.arguments import Settings, data_settings
+from crate_mae.cli.arguments import Settings, given
 from crate_mae.device import Device
 from crate_mae.errors import UserError
 
 
 def plan(
     recipe: str,
+    *,
     set_: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="set", metavar="KEY=VALUE")] = (),
     checkpoint: Path | None = None,
     device: Literal["here", "a100", "h100", "rtx4090"] | None = None,
@@ -47,11 +48,9 @@ def plan(
     from crate_mae.training.config import RunConfig, override
 
     every: dict[str, Callable[[], RunConfig]] = {**recipes.PRETRAIN, **recipes.FINETUNE}
-    config = override(recipes.find(recipe, every), set_)
-    if checkpoint is not None:
-        if recipe in recipes.PRETRAIN:
-            raise UserError(f"--checkpoint is for recipes of finetune; {recipe} is a recipe of pretrain.")
-        config = override(config, [f"checkpoint={checkpoint}"])
+    if checkpoint is not None and recipe in recipes.PRETRAIN:
+        raise UserError(f"--checkpoint is for recipes of finetune; {recipe} is a recipe of pretrain.")
+    config = override(replace(recipes.find(recipe, every), **given(checkpoint=checkpoint)), set_)
     if device is None and devices == 1 and device_memory is None and device_tflops is None:
         device = "here"
     target = hardware(device or "a100", config.precision)
@@ -69,6 +68,7 @@ def plan(
 
 def pretrain(
     out: Path,
+    *,
     recipe: str | None = None,
     data: str | None = None,
     data_root: Path | None = None,
@@ -102,8 +102,7 @@ def pretrain(
     from crate_mae.training.run_folder import Run, configured
 
     named = find(recipe, PRETRAIN) if recipe else None
-    settings = (*data_settings(data, data_root), *set_)
-    config = configured(Run(out), named, settings, PretrainConfig)
+    config = configured(Run(out), named, PretrainConfig, given(data=data, data_root=data_root), set_)
     run(
         config,
         out,
@@ -117,6 +116,7 @@ def pretrain(
 
 def finetune(
     out: Path,
+    *,
     recipe: str | None = None,
     checkpoint: Path | None = None,
     random: bool = False,
@@ -151,10 +151,8 @@ def finetune(
     from crate_mae.training.run_folder import Run, configured
 
     named = find(recipe, FINETUNE) if recipe else None
-    start = [f"checkpoint={checkpoint}"] if checkpoint else []
-    start += ["random=true"] if random else []
-    settings = (*start, *data_settings(data, data_root), *set_)
-    config = configured(Run(out), named, settings, FinetuneConfig)
+    options = given(checkpoint=checkpoint, random=random, data=data, data_root=data_root)
+    config = configured(Run(out), named, FinetuneConfig, options, set_)
     run(
         config,
         out,

@@ -8,7 +8,7 @@ from typing import get_args
 from crate_mae.data.folders import Folder, class_folders, walk_relative
 from crate_mae.data.named import NAMED, NAMES, Split, open_named
 from crate_mae.data.shards import Shards, find_shards, is_pattern
-from crate_mae.data.source import ImageSource, Part, carve
+from crate_mae.data.source import ImageSource, Subset, carve
 from crate_mae.errors import UserError
 
 ROOT = Path("data")
@@ -59,7 +59,7 @@ class ImageSet:
         return self._carved()[wanted == "val"]
 
     @cache  # noqa: B019 (it lives as long as its images)
-    def _carved(self) -> tuple[Part, Part]:
+    def _carved(self) -> tuple[Subset, Subset]:
         return carve(self.open("train"))
 
     def whole(self) -> ImageSource:

@@ -126,6 +126,11 @@ class Completion:
         """What is predicted: the patches, normalised if the model is trained on normalised ones."""
         return _targets(self.patches, self.config)
 
+    @property
+    def image_errors(self) -> Float[Tensor, " b"]:
+        """Mean squared error over the masked patches of each image; zero if none is masked."""
+        return self.mask.mean_over_masked(self.errors, dim=-1)
+
     @cached_property
     def completed(self) -> Float[Tensor, "b c H W"]:
         """The images with visible patches kept and masked ones predicted.

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from crate_mae.data.loader import Batch, LabelledSamples, Samples, SomeBatch, evaluation_batches
 from crate_mae.data.masked import MaskedBatch, MaskedSamples
-from crate_mae.data.source import ImageSource, Part
+from crate_mae.data.source import ImageSource, Subset
 from crate_mae.data.transforms import Evaluation
 from crate_mae.evaluation.knn import nearest_neighbours, quick_probe
 from crate_mae.models.autoencoder import Completion
@@ -31,7 +31,7 @@ def some(source: ImageSource, most: int) -> ImageSource:
     """At most ``most`` images of a source, evenly spaced, so that every class is represented."""
     if len(source) <= most:
         return source
-    return Part(source, np.linspace(0, len(source) - 1, most).astype(np.int64))
+    return Subset(source, np.linspace(0, len(source) - 1, most).astype(np.int64))
 
 
 def as_evaluated(source: ImageSource, config: ModelConfig) -> LabelledSamples:
@@ -83,15 +83,17 @@ class Reconstruction(Evaluator[MaskedBatch]):
     def __call__(self, model: ImageModel) -> Iterator[tuple[str, float]]:
         train_errors, patch_sums = [], []
         for completion in self._completions("train", model):
-            train_errors.append(_over_masked(completion, completion.errors))
+            train_errors.append(completion.image_errors)
             patch_sums.append(completion.targets.sum(0))
         # Each process sums over its own images; the mean of these sums, times the processes, is the sum over all.
         total = self.processes.mean(torch.stack(patch_sums).sum(0)) * self.processes.world
         mean_patches = (total / len(self.samples["train"])).to(model.device)
         val_errors, mean_errors = [], []
         for completion in self._completions("val", model):
-            val_errors.append(_over_masked(completion, completion.errors))
-            mean_errors.append(_over_masked(completion, (completion.targets - mean_patches).square().mean(-1)))
+            val_errors.append(completion.image_errors)
+            mean_errors.append(
+                completion.mask.mean_over_masked((completion.targets - mean_patches).square().mean(-1), dim=-1)
+            )
         yield "train_loss", self.gather(train_errors, "train").mean().item()
         yield "val_loss", self.gather(val_errors, "val").mean().item()
         yield "mean_patch_error", self.gather(mean_errors, "val").mean().item()
@@ -99,12 +101,6 @@ class Reconstruction(Evaluator[MaskedBatch]):
     def _completions(self, split: str, model: ImageModel) -> Iterator[Completion]:
         for batch in self.batches(split, model):
             yield model(batch.images, batch.masks)
-
-
-def _over_masked(completion: Completion, values: Float[Tensor, "b N"]) -> Float[Tensor, " b"]:
-    """The mean over each image's masked patches."""
-    masked = completion.mask.masked
-    return (values * masked).sum(-1) / masked.sum(-1).clamp(min=1)
 
 
 class Representation(Evaluator[SomeBatch]):

@@ -24,6 +24,8 @@ from crate_mae.training.optim import adamw, cosine_schedule, set_learning_rate
 
 WARMUP, DECAY, CLIP = 0.1, 0.05, 1.0
 """Of fine-tuning."""
+FINETUNE = "finetune"
+"""How the names of fine-tunings begin."""
 MEAN_OVER = 5000
 """Training images whose mean patches are taken."""
 Numbers = dict[str, Any]
@@ -72,8 +74,10 @@ def features(it: Pretrained, report: Report) -> Numbers:
             report(began + share * len(found) * EVALUATED_AT_ONCE / len(pixels), "features")
         return np.concatenate(found)
 
-    train, test = of(images.train, 0.0, 0.4), of(images.test, 0.4, 0.1)
-    train_labels, test_labels = torch.tensor(images.train_labels), torch.tensor(images.test_labels)
+    used = np.sort(np.random.default_rng(0).permutation(len(images.train))[: it.course.probe_images])
+    labels, held_out = images.train_labels[used], images.held_out[used]
+    train, test = of(images.train[used], 0.0, 0.4), of(images.test, 0.4, 0.1)
+    train_labels, test_labels = torch.tensor(labels), torch.tensor(images.test_labels)
     knn = nearest_neighbours(torch.from_numpy(train), train_labels, torch.from_numpy(test), test_labels)
     fits = 0
 
@@ -82,9 +86,7 @@ def features(it: Pretrained, report: Report) -> Numbers:
         fits += 1
         report(0.5 + 0.5 * fits / (2 * len(STRENGTHS)), note)
 
-    found = linear_probe(
-        train, images.train_labels, test, images.test_labels, held_out=images.held_out, advance=advance
-    )
+    found = linear_probe(train, labels, test, images.test_labels, held_out=held_out, advance=advance)
     return {"probe": found.accuracy, "C": found.C, "knn": knn}
 
 
@@ -155,7 +157,7 @@ def measurements(course: Course, contestant: str) -> dict[str, Measurement]:
     if contestant in REFERENCES:
         return always
     tuned = {
-        f"finetune-{percent}{'-random' if random else ''}": finetuned(percent, random)
+        f"{FINETUNE}-{percent}{'-random' if random else ''}": finetuned(percent, random)
         for percent in course.finetune_steps
         for random in (False, True)
     }

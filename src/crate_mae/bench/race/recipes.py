@@ -44,9 +44,11 @@ class Course:
     patch_size: int
     stored_size: int
     """Images are kept in memory as squares of this side: the shorter side is resized to it, the middle is cut out."""
-    finetune_steps: Mapping[int, int] = field(default_factory=lambda: {1: 150, 10: 500})
+    finetune_steps: Mapping[int, int] = field(default_factory=lambda: {10: 500, 1: 150})
     """From the per cent of training images whose labels are used to the number of steps."""
     finetune_batch: int = 128
+    probe_images: int | None = None
+    """Training images of the probe and of 20-NN, drawn at random; None for all."""
 
     def config(self, recipe: Recipe) -> ModelConfig:
         """The model of a recipe for these images."""
