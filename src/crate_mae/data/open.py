@@ -26,7 +26,7 @@ Openers = dict[Split, Callable[[], ImageSource]]
 
 
 class ImageSet:
-    """A set of images. Each split is opened once, when it is first asked for."""
+    """A set of images. Each split is opened once, when it is first needed."""
 
     def __init__(self, name: str, openers: Openers):
         self.name = name
