@@ -109,7 +109,7 @@ def test_random_weights_need_no_checkpoint() -> None:
 
 def test_validation_labels_are_matched_by_name(checkpoint: Path) -> None:
     settings = config(checkpoint=str(checkpoint))
-    (judge,) = job(settings, pictures([0, 1, 1], ("emu", "cat"))).evaluators
+    (judge,) = job(settings, pictures([0, 1, 1], ("emu", "cat"))).evaluators.values()
     assert [label for batch in judge.batches("val", small_model("vit_mae_small")) for label in batch.labels] == [
         2,
         0,
