@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from crate_mae.cli.arguments import Settings, data_settings
+from crate_mae.cli.arguments import Checkpoint, Settings, data_settings
 from crate_mae.device import Device
 from crate_mae.errors import UserError
 
@@ -14,7 +14,7 @@ from crate_mae.errors import UserError
 def plan(
     recipe: str,
     set_: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="set", metavar="KEY=VALUE")] = (),
-    checkpoint: Path | None = None,
+    checkpoint: Checkpoint | None = None,
     device: Literal["here", "a100", "h100", "rtx4090"] | None = None,
     devices: int = 1,
     device_memory: float | None = None,
@@ -118,7 +118,7 @@ def pretrain(
 def finetune(
     out: Path,
     recipe: str | None = None,
-    checkpoint: Path | None = None,
+    checkpoint: Checkpoint | None = None,
     random: bool = False,
     data: str | None = None,
     data_root: Path | None = None,
@@ -134,7 +134,8 @@ def finetune(
     Args:
         out: Folder of the run.
         recipe: The run's configuration by name: finetune_digits, finetune_cpu, finetune_cifar10, ..
-        checkpoint: The pretrained model: a checkpoint folder, a run folder or a Hub name.
+        checkpoint: The pretrained model: a name that crate-mae models lists, a checkpoint folder, a run folder, or
+            owner/name on the Hub.
         random: Start from random weights, of the checkpoint's shape if one is given, with the same protocol.
         data: The images instead of the recipe's, with labels: a name, a folder of class folders, or tar shards.
         data_root: The folder of the named sets; data/ by default.

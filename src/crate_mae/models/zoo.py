@@ -116,9 +116,11 @@ def parameter_counts(name: str) -> tuple[ModelConfig, int, int | None]:
 
 
 def load(path: str | Path, image_size: int | Size | None = None, **hub: Any) -> ImageModel:
-    """A model in eval mode and float32, from a checkpoint folder, a run folder (its best checkpoint) or the Hub.
+    """A model in eval mode and float32: one that comes with the package, or from a checkpoint folder, a run folder (its
+    best checkpoint) or the Hub.
 
-    A model on the Hub is named owner/name; ``hub`` are arguments of its ``snapshot_download``, such as ``revision``.
+    ``crate-mae models`` lists the names of those that come with the package; Path("NAME") or "./NAME" is the folder. A
+    model on the Hub is named owner/name; ``hub`` are arguments of its ``snapshot_download``, such as ``revision``.
     With ``image_size`` the positions are interpolated to that size. Loading is strict and runs no code from a file.
     """
     checkpoint = read_checkpoint(path, **hub)
