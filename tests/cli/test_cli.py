@@ -123,7 +123,7 @@ def errors(tmp_path: Path, picture: Path, checkpoint: Path) -> dict[str, tuple[l
         "no verb": ([], "name a command: demo, "),
         "no such option first": (["--nonsense"], "no command --nonsense"),
         "wrong verb": (["compleat"], "did you mean complete?"),
-        "missing option": (["complete", str(picture)], "complete needs --checkpoint and --out"),
+        "missing option": (["complete", str(picture)], "complete needs --out"),
         "missing place": (["probe", "--data", "digits"], "probe needs CHECKPOINT"),
         "missing value": (["pretrain", "--out"], "--out takes a path, and none is there"),
         "wrong option": (["complete", str(picture), *good, "--sede", "1"], "no option --sede; did you mean --seed?"),

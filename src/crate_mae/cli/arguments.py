@@ -14,7 +14,9 @@ from crate_mae.errors import UserError, did_you_mean
 from crate_mae.models.locate import HUB_NAME, locate
 from crate_mae.models.shipped import DEFAULT, shipped_names
 
-Data = Annotated[str, tyro.conf.arg(help=f"A name ({NAMES}), a folder or shards.")]
+Data = Annotated[
+    str, tyro.conf.arg(help=f"A name ({NAMES}), a folder, shards, Parquet files, or owner/name on the Hub.")
+]
 """``--data``, or the first word."""
 _MODEL = "a name that crate-mae models lists, a checkpoint folder, a run folder, or owner/name on the Hub"
 Checkpoint = Annotated[str, tyro.conf.arg(metavar="MODEL", help=f"The model: {_MODEL}.")]
