@@ -2,18 +2,23 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from crate_mae.cli.arguments import Checkpoint, Settings, data_settings
-from crate_mae.device import Device
+from crate_mae.device import Device, pick_device
 from crate_mae.errors import UserError
+
+if TYPE_CHECKING:
+    from crate_mae.planning.plan import SetSize
 
 
 def plan(
     recipe: str,
     set_: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="set", metavar="KEY=VALUE")] = (),
+    data: str | None = None,
+    data_root: Path | None = None,
     checkpoint: Checkpoint | None = None,
     device: Literal["here", "a100", "h100", "rtx4090"] | None = None,
     devices: int = 1,
@@ -23,13 +28,15 @@ def plan(
     shard: bool = False,
     json: bool = False,
 ) -> None:
-    """Print the parameters, FLOPs, memory and time of a run before it is started. Nothing is trained or opened.
+    """Print the parameters, FLOPs, memory and time of a run before it is started. Nothing is trained.
 
     Args:
         recipe: A recipe of pretrain or finetune.
         set_: Replace a setting of the recipe, as in --set batch=512; may be repeated.
+        data: The images instead of the recipe's; those of a folder or of shards are counted.
+        data_root: The folder of the named sets; data/ by default.
         checkpoint: finetune: the pretrained model, in place of the recipe's.
-        device: The kind of device. here measures this machine for half a second; it is the default if no option is
+        device: The kind of device. here measures this machine for a second; it is the default if no option is
             about devices, otherwise a100 is.
         devices: The number of devices.
         device_memory: Gigabytes of each device, in place of the data sheet's.
@@ -42,12 +49,14 @@ def plan(
     from json import dumps
 
     from crate_mae import recipes
+    from crate_mae.data.named import NAMED
     from crate_mae.planning.hardware import GB, hardware
     from crate_mae.planning.plan import plan, table
     from crate_mae.training.config import RunConfig, override
 
     every: dict[str, Callable[[], RunConfig]] = {**recipes.PRETRAIN, **recipes.FINETUNE}
-    config = override(recipes.find(recipe, every), set_)
+    settings = (*data_settings(data, data_root), *set_)
+    config = override(recipes.find(recipe, every), settings, scale_intervals=True)
     if checkpoint is not None:
         if recipe in recipes.PRETRAIN:
             raise UserError(f"--checkpoint is for recipes of finetune; {recipe} is a recipe of pretrain.")
@@ -63,8 +72,18 @@ def plan(
         target = replace(target, flops=device_tflops * 1e12)
     if utilisation is not None:
         target = replace(target, utilisation=utilisation)
-    made = plan(config, target, devices, shard)
+    counted = config.data not in NAMED and (data is not None or Path(config.data).exists())  # it may be elsewhere
+    made = plan(config, target, devices, shard, set_size(config.data) if counted else None)
     print(dumps(asdict(made), indent=2) if json else table(made))
+
+
+def set_size(data: str) -> "SetSize":
+    """How many training images and classes a folder or shards have."""
+    from crate_mae.data.open import find_images
+    from crate_mae.planning.plan import SetSize
+
+    training = find_images(data).split("train")
+    return SetSize(len(training), len(training.class_names) if training.class_names else None)
 
 
 def pretrain(
@@ -96,6 +115,7 @@ def pretrain(
         tensorboard: Write TensorBoard files too.
         device: The device to compute on; auto takes a GPU if there is one.
     """
+    from crate_mae.planning.memory_check import check_memory
     from crate_mae.recipes import PRETRAIN, find
     from crate_mae.training.config import PretrainConfig
     from crate_mae.training.pretrain import pretrain as run
@@ -104,6 +124,8 @@ def pretrain(
     named = find(recipe, PRETRAIN) if recipe else None
     settings = (*data_settings(data, data_root), *set_)
     config = configured(Run(out), named, settings, PretrainConfig)
+    if not Run(out).config.exists():
+        check_memory(config, pick_device(device), shard)
     run(
         config,
         out,
@@ -146,6 +168,7 @@ def finetune(
         tensorboard: Write TensorBoard files too.
         device: The device to compute on; auto takes a GPU if there is one.
     """
+    from crate_mae.planning.memory_check import check_memory
     from crate_mae.recipes import FINETUNE, find
     from crate_mae.training.config import FinetuneConfig
     from crate_mae.training.finetune import finetune as run
@@ -156,6 +179,8 @@ def finetune(
     start += ["random=true"] if random else []
     settings = (*start, *data_settings(data, data_root), *set_)
     config = configured(Run(out), named, settings, FinetuneConfig)
+    if not Run(out).config.exists():
+        check_memory(config, pick_device(device), shard)
     run(
         config,
         out,
