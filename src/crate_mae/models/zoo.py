@@ -125,7 +125,9 @@ def load(path: str | Path, image_size: int | Size | None = None, **hub: Any) -> 
     """
     checkpoint = read_checkpoint(path, **hub)
     if checkpoint.path == Path(path).expanduser() / BEST and checkpoint.step is not None:
-        log.info("%s: step %s of %s.", path, f"{checkpoint.step:,}", f"{checkpoint.steps:,}")
+        level = logging.INFO if checkpoint.step else logging.WARNING
+        untrained = "" if checkpoint.step else " Its weights are the initial ones: it was not evaluated since."
+        log.log(level, "%s: step %s of %s.%s", path, f"{checkpoint.step:,}", f"{checkpoint.steps:,}", untrained)
     try:
         return build(checkpoint, image_size).eval()
     except UserError as error:
