@@ -77,6 +77,23 @@ def test_intervals_of_evaluation_are_set_together_or_one_by_one() -> None:
         replace(digits(), evaluators={"reconstruction": 7, "accuracy": 7})
 
 
+def test_intervals_that_are_not_set_follow_the_steps_of_a_recipe() -> None:
+    recipe = digits()
+    every = recipe.steps // recipe.evaluators["reconstruction"]
+    short = override(recipe, ["steps=30"], scale_intervals=True)
+    assert set(short.evaluators.values()) == {30 // every}
+    assert (short.log_every, short.checkpoint_every) == (1, 30 * recipe.checkpoint_every // recipe.steps)
+    long = override(recipe, ["steps=15000"], scale_intervals=True)
+    assert set(long.evaluators.values()) == {15000 // every}
+    assert (long.log_every, long.checkpoint_every) == (recipe.log_every, recipe.checkpoint_every)
+    words = ["steps=30", "evaluators.representation=7", "log_every=4", "checkpoint_every=500"]
+    given = override(recipe, words, scale_intervals=True)
+    assert given.evaluators == {"reconstruction": 30 // every, "representation": 7}
+    assert (given.log_every, given.checkpoint_every) == (4, 500)
+    assert override(recipe, [], scale_intervals=True) == recipe
+    assert override(recipe, ["steps=30"]) == replace(recipe, steps=30)  # a run that is resumed keeps its own
+
+
 def test_the_last_word_counts_and_the_recipe_stays() -> None:
     assert override(digits(), ["steps=1", "model.dim=24", "steps=2", "model.dim=48"]).model_settings["dim"] == 48
     assert digits().model_settings["dim"] == 192
