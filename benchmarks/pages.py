@@ -1,4 +1,4 @@
-"""Fill the tables of docs/performance.md and docs/results.md from the records in this folder: ``make pages``.
+"""``make pages``: fill the tables of the documentation from the records in this folder.
 
 A page marks the place of a table; what stands between the marks is replaced:
 
@@ -19,7 +19,7 @@ from crate_mae.bench.race import table as race_table
 from crate_mae.reproduce import comparison_table
 
 RECORDS = Path(__file__).parent
-PAGES = [RECORDS.parent / "docs" / name for name in ("performance.md", "results.md")]
+PAGES = [RECORDS.parent / "docs" / name for name in ("performance.md", "residual-form.md", "results.md")]
 MARKED = re.compile(r"(?<=<!-- table: )(\S+)( -->\n)(?:.*?)(?=<!-- end -->)", re.DOTALL)
 
 
@@ -59,6 +59,11 @@ def race() -> str:
     return race_table.markdown(record("race"))
 
 
+def race_layers() -> str:
+    """What each layer of the race's models does."""
+    return race_table.layers_markdown(record("race"))
+
+
 def protocol() -> str:
     """How the models of all reproduced tables were trained."""
     return record("reproduce/table2")["protocol"] + "\n"
@@ -72,7 +77,7 @@ def reproduced(name: str) -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    made.__name__.replace("_", "-"): made for made in (bench, bench_runs, profile, race, protocol)
+    made.__name__.replace("_", "-"): made for made in (bench, bench_runs, profile, race, race_layers, protocol)
 } | {path.stem: partial(reproduced, path.stem) for path in (RECORDS / "reproduce").glob("*.json")}
 
 

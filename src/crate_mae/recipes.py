@@ -164,7 +164,7 @@ def imagenette_cpu() -> PretrainConfig:
 
 
 def _paper_finetune(recipe: str, data: str) -> FinetuneConfig:
-    """The paper's fine-tuning: AdamW, 5e-5, weight decay 0.01, batch 256, 224 px; the epochs are ours."""
+    """The paper's fine-tuning: AdamW, 5e-5, weight decay 0.01, batch 256, 224 px, class token; the epochs are ours."""
     epochs, batch = 100, 256
     steps = epochs * NAMED[data].images // batch
     return FinetuneConfig(
@@ -178,6 +178,7 @@ def _paper_finetune(recipe: str, data: str) -> FinetuneConfig:
         betas=(0.9, 0.999),  # ours
         warmup=0.05,  # ours
         image_size=(224, 224),  # paper
+        pool="cls",  # paper
         precision="bfloat16",  # ours
         workers=8,
         evaluators={"accuracy": max(steps // 20, 1)},

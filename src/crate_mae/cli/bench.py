@@ -25,15 +25,16 @@ def bench(
     Leave the machine alone while it runs.
 
     With --race, train CRATE-MAE and ViT-MAE, each with its own best recipe, for the same seconds of processor time on
-    CIFAR-10 and Imagenette, and compare loss, linear probe, 20-NN and fine-tuning. A busy machine makes it longer and
-    changes no result. What is finished is kept in OUT; the same command continues a race that was stopped.
+    CIFAR-10 and Imagenette, and compare loss, linear probe, 20-NN, fine-tuning and what each layer does. A busy machine
+    makes it longer and changes no result. What is finished is kept in OUT; the same command continues a race that was
+    stopped.
 
     Args:
         out: Folder for the results: bench.json and bench.md in runs/bench by default, race.json and race.md in
             runs/race.
         quick: Fewer rounds and smaller sizes, in three minutes: to see that it works, not to publish.
         only: Only these rows: base, memory, encoding, small, profile, forms, rates, probe, pipeline, processes,
-            scaling, start; in the race: cifar10, imagenette, crate-mae, vit-mae. May be given again.
+            scaling, start; in the race: cifar10, imagenette, crate-mae, vit-mae, paper-form. May be given again.
         verbose: Print each row's quartiles, share of sgemm's rate, memory and remarks too; bench.md always has them.
         race: Compare models after the same processor time, in place of the table.
         seconds: race: processor time of each training.

@@ -66,7 +66,7 @@ def figure5(scale: Scale, seeds: int) -> Drawing:
                     for variant in variants
                     for of in [means[variant, name]]
                 },
-                title=f"{name} (band: standard deviation over seeds)" if seeds > 1 else name,
+                title=QUANTITIES[name].title + " (band: standard deviation over seeds)" * (seeds > 1),
             )
             for name in columns
         ]
