@@ -56,6 +56,7 @@ def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
     listed = subprocess.run(["git", "ls-files", "src"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     packed = set(zipfile.ZipFile(wheel).namelist())
     assert {name.removeprefix("src/") for name in listed.split()} <= packed
+    assert wheel.stat().st_size <= 30e6
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ def missing_extra(what: str, extra: str) -> UserError:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is spelled most like this one; None where none is."""
+    """The known name that is spelled most like this one; None if none is similar."""
     from difflib import get_close_matches  # only needed after a mistake
 
     return next(iter(get_close_matches(name, list(known), n=1)), None)
@@ -27,6 +27,6 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) 
 
 
 def check_at_least(name: str, value: int, least: int) -> None:
-    """Refuse a whole number below the least that makes sense."""
+    """Refuse a whole number below ``least``."""
     if value < least:
         raise UserError(f"{name} is {value}; choose a whole number from {least} up.")

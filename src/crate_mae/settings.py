@@ -22,7 +22,7 @@ FORMAT_VERSION = 2
 
 
 def check_version(path: Path, version: Any, written_by: Any) -> None:
-    """Refuse a file of a format version that this crate-mae does not know."""
+    """Refuse a file of a format version that this crate-mae does not read."""
     if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
         raise UserError(
             f"{path} has format version {_shown(version)} and this crate-mae reads versions 1 to {FORMAT_VERSION}; "
@@ -83,34 +83,34 @@ class Setting:
     kind: Any
     """Its type."""
     marks: tuple[Any, ...]
-    """All else that its annotation says."""
+    """The other arguments of ``Annotated``."""
 
     def mark(self, kind: type) -> Any:
         """The mark of this class, or None."""
         return next((mark for mark in self.marks if isinstance(mark, kind)), None)
 
-    def settle(self, value: Any) -> Any:
+    def convert(self, value: Any) -> Any:
         """The value in the form of the field's type: a list becomes a tuple, a whole number a float."""
         try:
             if part := self.mark(FieldsOf):
-                return part.of.settle_some(value)
-            settled = _settle(value, self.kind, ONE_FOR_BOTH in self.marks)
+                return part.of.convert_some(value)
+            converted = _convert(value, self.kind, ONE_FOR_BOTH in self.marks)
             bounds = self.mark(Range)
-            if bounds and not all(number in bounds for number in _numbers(settled)):
+            if bounds and not all(number in bounds for number in _numbers(converted)):
                 raise ValueError
         except UserError:
             raise
         except (ValueError, OverflowError):
             raise self._refusal(value) from None
-        return settled
+        return converted
 
     def read(self, text: str) -> Any:
-        """The value that words stand for: pairs as ``0.2,1``, nothing as ``none``."""
+        """The value of a text: pairs are written ``0.2,1``, and ``none`` is None."""
         try:
             value = _read(text.strip(), self.kind)
         except ValueError:
             raise self._refusal(text) from None
-        return self.settle(value)
+        return self.convert(value)
 
     def _refusal(self, value: Any) -> UserError:
         infinite = any(isinstance(number, float) and not math.isfinite(number) for number in _numbers(value))
@@ -123,14 +123,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class Settings:
-    """The base of all settings: fields are settled when an object is made."""
+    """The base of all settings: every field is checked and converted when an object is created."""
 
     subject: ClassVar[str]
     """What has these settings, for messages: a model, a run."""
 
     def __post_init__(self) -> None:
         for name, setting in self.all().items():
-            object.__setattr__(self, name, setting.settle(getattr(self, name)))
+            object.__setattr__(self, name, setting.convert(getattr(self, name)))
 
     @classmethod
     @cache
@@ -152,12 +152,12 @@ class Settings:
                 raise UserError(f"{cls.subject} has no setting {name}; {did_you_mean(name, sorted(cls.all()))}")
 
     @classmethod
-    def settle_some(cls, values: Any) -> dict[str, Any]:
+    def convert_some(cls, values: Any) -> dict[str, Any]:
         """Values for some of the fields."""
         if not isinstance(values, dict):
             raise UserError(f"the settings of {cls.subject} are {_shown(values)}; give a name and a value for each.")
         cls.check_names(values)
-        return {name: cls.all()[name].settle(value) for name, value in values.items()}
+        return {name: cls.all()[name].convert(value) for name, value in values.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -195,8 +195,8 @@ def _options(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
-def _settle(value: Any, kind: Any, one_for_both: bool = False) -> Any:
-    """A value in the form of a type; ValueError where it is of another."""
+def _convert(value: Any, kind: Any, one_for_both: bool = False) -> Any:
+    """A value converted to a type; ValueError if it has another type."""
     for option in _options(kind):
         origin = get_origin(option)
         if option in (int, float) and isinstance(value, int | option) and not isinstance(value, bool):
@@ -209,10 +209,10 @@ def _settle(value: Any, kind: Any, one_for_both: bool = False) -> Any:
                 value = (value, value)
             kinds = get_args(option)
             if isinstance(value, tuple | list) and (kinds[-1] is Ellipsis or len(value) == len(kinds)):
-                return tuple(_settle(item, kinds[0]) for item in value)
+                return tuple(_convert(item, kinds[0]) for item in value)
         elif origin is dict and isinstance(value, dict):
             names, items = get_args(option)
-            return {_settle(name, names): _settle(item, items) for name, item in value.items()}
+            return {_convert(name, names): _convert(item, items) for name, item in value.items()}
     raise ValueError
 
 
@@ -226,7 +226,7 @@ _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 
 
 def _read(text: str, kind: Any) -> Any:
-    """The value that words stand for, by its type; ValueError where they stand for none."""
+    """The value of a text, by its type; ValueError if it has none of that type."""
     options = _options(kind)
     if NoneType in options and text.lower() == "none":
         return None
@@ -272,7 +272,7 @@ def _words(kind: Any, bounds: Range | None, one_for_both: bool = False) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value in a message, cut short where it is long."""
+    """A value for a message, shortened if it is long."""
     try:
         return reprlib.repr(value)
     except ValueError:  # a number of more digits than Python prints

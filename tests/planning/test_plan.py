@@ -1,20 +1,27 @@
 """Plans against the models themselves, and against what torch spends on a step."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 from crate_mae import recipes
 from crate_mae.cli import main
 from crate_mae.data.named import NAMED
+from crate_mae.data.open import find_images
 from crate_mae.errors import UserError
 from crate_mae.models.classifier import Classifier
 from crate_mae.models.zoo import create_model
 from crate_mae.planning.hardware import GB, Hardware, hardware, product_speed
+from crate_mae.planning.memory_check import check_memory
 from crate_mae.planning.plan import Plan, plan, table
 from crate_mae.training.config import RunConfig, override
 from tests.conftest import small_model
@@ -50,6 +57,51 @@ def test_parameters_of_a_classifier_from_a_checkpoint(tmp_path) -> None:  # type
     larger = small_model("crate_mae_tiny", image_size=(24, 48)).config
     assert made.parameters == Classifier(larger, [str(n) for n in range(100)]).num_parameters
     assert made.model == str(folder)
+
+
+def test_the_images_and_classes_of_a_folder_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(30):
+        path = tmp_path / "photos" / f"class {number % 3}" / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8)).save(path)
+    training = len(find_images(tmp_path / "photos").split("train"))
+    for recipe, classes in (("digits", None), ("finetune_digits", 3)):
+        main(["plan", "--recipe", recipe, "--data", str(tmp_path / "photos"), "--device", "a100", "--json"])
+        made = json.loads(capsys.readouterr().out)
+        assert (made["images_in_set"], made["classes"]) == (training, classes)
+        assert made["epochs"] == made["steps"] * made["batch"] / training
+    with pytest.raises(SystemExit):
+        main(["plan", "--recipe", "digits", "--data", str(tmp_path / "none")])
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_the_speed_of_a_busy_machine_agrees_with_itself() -> None:
+    """While other programs use every core."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        speeds = [product_speed(torch.device("cpu"), "float32") for _ in range(3)]
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert max(speeds) < 1.2 * min(speeds)
+
+
+def test_memory_is_checked_by_the_planner_s_own_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = override(recipes.digits(), ["batch=4096"])
+    need = plan(config, A100).memory.total  # an upper bound: a GPU's estimate is not below a CPU's
+    monkeypatch.setattr("crate_mae.planning.memory_check.machine_memory", lambda: 4 * need)
+    check_memory(config, torch.device("cpu"))
+    monkeypatch.setattr("crate_mae.planning.memory_check.machine_memory", lambda: need / 4)
+    with pytest.raises(UserError, match=r"micro-batches of 4,096 images need about .* images fit") as refused:
+        check_memory(config, torch.device("cpu"))
+    fit = int(re.search(r"at most ([\d,]+) images", str(refused.value))[1].replace(",", ""))
+    check_memory(replace(config, batch=fit), torch.device("cpu"))
+    with pytest.raises(UserError):
+        check_memory(replace(config, batch=fit + 1), torch.device("cpu"))
+    monkeypatch.setattr("crate_mae.planning.memory_check.machine_memory", lambda: 1000)
+    with pytest.raises(UserError, match="not even one image fits"):
+        check_memory(config, torch.device("cpu"))
 
 
 def test_an_unknown_set_is_said_to_be_unknown() -> None:

@@ -11,6 +11,9 @@ from typing import Any
 
 from torch import Tensor
 
+from crate_mae.data.loader import epoch_order
+from crate_mae.data.masked import MaskedSamples
+from crate_mae.data.transforms import Augmentation
 from crate_mae.training import loop, training_state
 from crate_mae.training.loop import take_step
 from crate_mae.training.objectives import Completing
@@ -82,6 +85,18 @@ def no_room_for_metrics() -> None:
 
 def a_step_takes_an_hour() -> None:
     _at_call(loop, "take_step", 13, lambda *_: time.sleep(3600))
+
+
+def an_image_takes_an_hour() -> None:
+    """One of the fifth batch of eight, in whichever process loads it; evaluations don't read it."""
+    read = MaskedSamples.__getitem__
+
+    def slow(samples: MaskedSamples, key: tuple[int, int]) -> Any:
+        if isinstance(samples.transform, Augmentation) and key == (0, int(epoch_order(len(samples), 0, 0)[32])):
+            time.sleep(3600)
+        return read(samples, key)
+
+    MaskedSamples.__getitem__ = slow  # type: ignore[method-assign]
 
 
 def loss_is_not_finite() -> None:

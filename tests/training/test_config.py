@@ -85,6 +85,23 @@ def test_intervals_of_evaluation_are_set_together_or_one_by_one() -> None:
         replace(digits(), evaluators={"reconstruction": 7, "accuracy": 7})
 
 
+def test_intervals_that_are_not_set_follow_the_steps_of_a_recipe() -> None:
+    recipe = digits()
+    every = recipe.steps // recipe.evaluators["reconstruction"]
+    short = override(recipe, ["steps=30"], scale_intervals=True)
+    assert set(short.evaluators.values()) == {30 // every}
+    assert (short.log_every, short.checkpoint_every) == (1, 30 * recipe.checkpoint_every // recipe.steps)
+    long = override(recipe, ["steps=15000"], scale_intervals=True)
+    assert set(long.evaluators.values()) == {15000 // every}
+    assert (long.log_every, long.checkpoint_every) == (recipe.log_every, recipe.checkpoint_every)
+    words = ["steps=30", "evaluators.representation=7", "log_every=4", "checkpoint_every=500"]
+    given = override(recipe, words, scale_intervals=True)
+    assert given.evaluators == {"reconstruction": 30 // every, "representation": 7}
+    assert (given.log_every, given.checkpoint_every) == (4, 500)
+    assert override(recipe, [], scale_intervals=True) == recipe
+    assert override(recipe, ["steps=30"]) == replace(recipe, steps=30)  # a run that is resumed keeps its own
+
+
 def test_the_last_word_counts_and_the_recipe_stays() -> None:
     assert override(digits(), ["steps=1", "model.dim=24", "steps=2", "model.dim=48"]).model_settings["dim"] == 48
     assert digits().model_settings["dim"] == 192
@@ -168,5 +185,5 @@ def test_a_number_that_is_not_finite_is_refused_from_python_too() -> None:
 def test_options_of_the_command_line_are_not_read_as_words(tmp_path: Path) -> None:
     options = given(checkpoint=Path("none"), random=False, data=" 3=4 ", data_root=None)
     assert options == {"checkpoint": "none", "data": " 3=4 "}  # --set would make None of the first, strip the second
-    config = configured(Run(tmp_path), finetune_digits(), FinetuneConfig, options, ["steps=7"])
-    assert config == replace(finetune_digits(), checkpoint="none", data=" 3=4 ", steps=7)
+    config = configured(Run(tmp_path), finetune_digits(), FinetuneConfig, options, ["seed=7"])
+    assert config == replace(finetune_digits(), checkpoint="none", data=" 3=4 ", seed=7)

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+import crate_mae
+from crate_mae.training.run_folder import Run
 from crate_mae.training.training_state import checkpoints_in
-from tests.training.faults import a_step_takes_an_hour
+from tests.training.faults import a_step_takes_an_hour, an_image_takes_an_hour
 from tests.training.processes import Cold, finish, start, until
 from tests.training.runs import assert_same, metrics, weights, words
 
@@ -65,7 +67,7 @@ def saving(run: Path, step: int) -> bool:
 @pytest.mark.parametrize(("number", "workers"), [(signal.SIGTERM, 0), (signal.SIGINT, 2)])
 def test_asked_to_stop_it_saves_and_says_how_to_go_on(number: int, workers: int, tmp_path: Path) -> None:
     run, whole = tmp_path / "a run", tmp_path / "whole"
-    settings = {"steps": 60, "workers": workers}
+    settings = {"steps": 60, "workers": workers, "evaluate_every": 40}
     with Cold([sys.executable, "-m", "crate_mae", *words(run, **settings)], tmp_path / "said") as process:
         until(lambda: last_line(run) >= 14, process)
         process.kill_all(number)
@@ -77,12 +79,46 @@ def test_asked_to_stop_it_saves_and_says_how_to_go_on(number: int, workers: int,
     step = int(stopped.name.removeprefix("step-"))
     assert 14 <= step < 60
     assert f"Stopped after step {step} of 60; nothing is lost." in said
+    assert Run(run).best_step() == step  # it was evaluated when it stopped
+    assert metrics(run)[-1].items() >= {"step": step, "stopped": True}.items()
+    assert f"step {step} of 60: train loss" in said
     assert "Traceback" not in said
     program, *again = shlex.split(said.splitlines()[-1].split("Resume it with: ")[1])
     assert program == "crate-mae"
     assert finish(again, tmp_path / "log")[0] == 0
-    assert finish(words(whole, steps=60), tmp_path / "log")[0] == 0
+    assert finish(words(whole, steps=60, evaluate_every=40), tmp_path / "log")[0] == 0
     assert_same(run, whole)
+
+
+@pytest.mark.parametrize(("number", "workers"), [(signal.SIGTERM, 0), (signal.SIGTERM, 2), (signal.SIGINT, 2)])
+def test_a_signal_is_heard_while_a_batch_is_waited_for(number: int, workers: int, tmp_path: Path) -> None:
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    process = start(words(run, workers=workers, log_every=1), tmp_path / "log", an_image_takes_an_hour)
+    until(lambda: last_line(run) >= 2, process)
+    time.sleep(1)
+    process.kill(number)
+    assert process.wait(60) == 0
+    step = last_line(run)
+    assert f"Stopped after step {step} of 40; nothing is lost." in process.words
+    assert Run(run).best_step() == step
+    assert "Traceback" not in process.words
+    for path in (run, whole):
+        assert finish(words(path, "--resume", log_every=1), tmp_path / "log")[0] == 0
+    assert_same(run, whole)
+
+
+def test_what_a_stop_found_to_be_best_is_undone_by_a_resume(tmp_path: Path) -> None:
+    """A best checkpoint of a step that an unbroken run does not evaluate is not kept where the rest is worse."""
+    run = Run(tmp_path)
+    crate_mae.create_model("crate_mae_tiny", depth=1, image_size=32).save(run.best)
+    (run.best / "which").write_text("before")
+    run.copy_best()
+    (run.best / "which").write_text("at the stop")
+    run.copy_best()  # a second stop without a resume between
+    run.restore_best()
+    run.restore_best()
+    assert (run.best / "which").read_text() == "before"
+    assert [path.name for path in run.checkpoints.iterdir()] == ["best"]
 
 
 def test_a_second_interrupt_stops_it_at_once(tmp_path: Path) -> None:
@@ -95,6 +131,7 @@ def test_a_second_interrupt_stops_it_at_once(tmp_path: Path) -> None:
     process.kill(signal.SIGINT)
     assert process.wait(30) == 130
     assert process.words.endswith("crate-mae: stopped.\n")
+    assert "Traceback" not in process.words
     assert [path.name for path in checkpoints_in(run / "checkpoints")] == ["step-00000010"]
 
 

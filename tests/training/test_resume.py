@@ -11,6 +11,8 @@ import pytest
 
 import crate_mae
 from crate_mae.cli import main
+from crate_mae.data.checking import processors
+from crate_mae.training.run_folder import Run
 from crate_mae.training.training_state import checkpoints_in
 from tests.training import faults
 from tests.training.processes import finish, start, until
@@ -96,8 +98,42 @@ def test_a_finished_run_is_left_as_it_is(run: Path, whole: Path, capsys: pytest.
     assert "Done: 20 steps" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in (run / "checkpoints").rglob("*") if path.is_file()} == before
     assert_same(run, whole)
-    main(["pretrain", "--out", str(run), "--resume", "--set", "steps=12"])
-    assert "Done: 20 steps" in capsys.readouterr().out
+
+
+def test_fewer_steps_than_done_are_refused(run: Path, whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = stopped(["pretrain", "--out", str(run), "--resume", "--set", "steps=12"], capsys)
+    assert "has done 20 steps, more than steps=12; set steps to 20 or more" in said
+    assert_same(run, whole)
+    main(["pretrain", "--out", str(run), "--resume"])  # its settings are still those it had
+
+
+def test_workers_beyond_the_processors_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    most = processors()
+    main(words(tmp_path / "run", steps=1, workers=most + 5))
+    assert f"workers is {most + 5}, and this machine has {most} processors: {most} are used." in capsys.readouterr().err
+    assert Run(tmp_path / "run").stored().config.workers == most + 5  # another machine may have more
+
+
+def test_loading_a_run_says_which_step_it_is(
+    run: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with caplog.at_level("INFO", "crate_mae"):
+        crate_mae.load(run)
+    assert f"{run}: step 20 of 20." in caplog.text
+    best = run / "checkpoints" / "best" / "config.json"
+    best.write_text(best.read_text().replace('"step": 20', '"step": 0'))
+    caplog.clear()
+    crate_mae.load(run)  # a warning, which Python prints where nobody has set up any logging
+    assert "step 0 of 20. Its weights are the initial ones" in caplog.text
+
+
+def test_a_batch_beyond_the_memory_is_refused_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = stopped(words(tmp_path / "run", batch=10**9, workers=2), capsys)
+    assert "micro-batches of 1,000,000,000 images need about" in said
+    assert "images fit: choose a smaller batch" in said
+    assert not (tmp_path / "run").exists()
 
 
 def test_more_steps_go_on(run: Path) -> None:

@@ -48,15 +48,16 @@ class Components:
 
 @torch.no_grad()
 def components(model: ImageModel, images: Tensor, layer: int | None = None, threshold: float = THRESHOLD) -> Components:
-    """The paper's procedure on the patches of some images, best of one class.
+    """The paper's procedure on the patches of some images, preferably of one class.
 
-    1. A patch is [U_1^T z; ..; U_K^T z] with z a token that enters encoder layer ``layer`` (0 is the first; the last
-       but one by default) and U_k that layer's bases. Of an ordinary layer its keys [K_1 z; ..; K_K z], which U_k^T z
-       are in a white-box one and which Amir et al., whom the paper follows, take; the paper does not say.
-    2. u_0 is the first eigenvector of the uncentred Z^T Z of all patches. Those with <u_0, z> >= lambda stay. The sign
-       of u_0 is that for which fewer patches on the border stay, but at least three in all. (Where all projections have
-       one sign only that sign keeps any, and it may be the background that stays: ``border_kept`` tells.)
-    3. u_1, u_2, u_3 are the first three eigenvectors of Z_s^T Z_s of the patches that stay; <u_i, z> are their colours.
+    1. A patch is [U_1^T z; ..; U_K^T z], with z a token that enters encoder layer ``layer`` (1 to L, -1 is the last; by
+       default the one before the last) and U_k that layer's bases. In a ViT layer it is the keys [K_1 z; ..; K_K z], as
+       in Amir et al., whom the paper follows; the paper itself does not say. In a white-box layer U_k^T z are the keys.
+    2. u_0 is the first eigenvector of the uncentred Z^T Z of all patches. Patches with <u_0, z> >= lambda are kept. The
+       sign of u_0 is chosen such that fewer patches on the border are kept, but at least three patches in all. (If all
+       projections have the same sign, the other sign keeps none, and the kept patches may be the background: see
+       ``border_kept``.)
+    3. u_1, u_2, u_3 are the first three eigenvectors of Z_s^T Z_s of the kept patches; <u_i, z> are their colours.
 
     Differs from the paper by the unit of lambda: ``threshold`` is in root mean squares of <u_0, z>, so that it means
     the same in any layer of any model. The sign of u_1 to u_3 makes the sum of their projections positive.

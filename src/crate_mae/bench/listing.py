@@ -1,4 +1,4 @@
-"""CRATE-MAE as the paper's listing has it (appendix B.2), in plain PyTorch: what is fast is held against this.
+"""CRATE-MAE as the paper's listing has it (appendix B.2), in plain PyTorch: the fast forms are compared with it.
 
 Names and lines are the paper's. What the listing leaves out (embedding, mask, loss) is its appendix B.1 written as
 plainly. It computes the same function as ``MaskedAutoencoder`` with the ``paper`` preset and takes its weights.

@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -79,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         advice = "make room there, or choose another place" if error.errno in FULL else "choose another place"
         _end(f"crate-mae: error: {what}; {advice}.", 2)
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a further Ctrl-C would interrupt the end with a traceback
         _end("crate-mae: stopped.", 130)
 
 

@@ -6,15 +6,16 @@ from typing import Literal
 
 import tyro
 
-from crate_mae.cli.arguments import Data, checked_seed
+from crate_mae.cli.arguments import CheckpointOrDefault, Data, checked_seed
 from crate_mae.device import Device, pick_device
 from crate_mae.errors import UserError, check_at_least
+from crate_mae.models.shipped import default_checkpoint
 
 
 def complete(
     images: tyro.conf.Positional[tuple[Path, ...]],
-    checkpoint: Path,
     out: Path,
+    checkpoint: CheckpointOrDefault = None,
     *,
     rectangle: tuple[float, float, float, float] | None = None,
     mask: Path | None = None,
@@ -32,7 +33,6 @@ def complete(
 
     Args:
         images: Pictures, and folders with pictures at any depth.
-        checkpoint: A checkpoint folder, or a run folder.
         out: The PNG or JPEG to write, by its suffix; a folder for several pictures, with a PNG for each.
         rectangle: LEFT TOP RIGHT BOTTOM as fractions of the width and height: 0.25 0.25 0.75 0.75 is the middle.
         mask: A picture laid over the whole, of any size: its opaque pixels are completed where any of it is
@@ -42,6 +42,7 @@ def complete(
         sheet: Draw masked, completed and original side by side to this file; to a folder for several pictures.
         device: Where to compute; auto takes a GPU where there is one.
     """
+    checkpoint = checkpoint or default_checkpoint()
     ways = {"--mask-ratio": mask_ratio, "--mask": mask, "--rectangle": rectangle}
     chosen = [name for name, value in ways.items() if value is not None]
     if len(chosen) > 1:
@@ -64,8 +65,8 @@ def complete(
 
 def embed(
     data: tyro.conf.Positional[Data],
-    checkpoint: Path,
     out: Path,
+    checkpoint: CheckpointOrDefault = None,
     *,
     split: Literal["train", "val", "test"] | None = None,
     data_root: Path | None = None,
@@ -82,7 +83,6 @@ def embed(
     left out, and the exit code is 1.
 
     Args:
-        checkpoint: A checkpoint folder, or a run folder.
         out: A .parquet file (columns path, label, feature) or an .npz file (arrays paths, labels, features).
         split: Which images, where the set has several splits.
         data_root: Where named sets are; the default is data/.
@@ -93,6 +93,7 @@ def embed(
         workers: Processes that load images; 0 loads them in the main process.
         device: Where to compute; auto takes a GPU where there is one.
     """
+    checkpoint = checkpoint or default_checkpoint()
     check_at_least("--batch-size", batch_size, 1)
     check_at_least("--workers", workers, 0)
 
@@ -112,7 +113,7 @@ def embed(
     model = load(checkpoint).to(pick_device(device))
     reader = Reader(batch_size, workers, Console(stderr=True))
     out.parent.mkdir(parents=True, exist_ok=True)
-    written = embed(model, source, Which(layer, pool), out, reader, str(checkpoint))
+    written = embed(model, source, Which(layer, pool), out, reader, checkpoint)
     verb = f"{out} is complete already" if written.before else f"Wrote {out}"
     print(f"{verb}: {written.count} images, {model.config.dim} numbers each.")
     for reason in written.bad:

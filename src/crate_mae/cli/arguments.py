@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,14 +10,28 @@ from typing import Annotated, Any
 
 import tyro
 
-from crate_mae.data.named import NAMES
+from crate_mae.data.named import NAMED, NAMES
 from crate_mae.errors import UserError, did_you_mean
 from crate_mae.models.locate import HUB_NAME, locate
+from crate_mae.models.shipped import DEFAULT, shipped_names
 
-Data = Annotated[str, tyro.conf.arg(help=f"A name ({NAMES}), a folder or shards.")]
+Data = Annotated[
+    str, tyro.conf.arg(help=f"A name ({NAMES}), a folder, shards, Parquet files, or owner/name on the Hub.")
+]
 """``--data``, or the first word."""
+_MODEL = "a name that crate-mae models lists, a checkpoint folder, a run folder, or owner/name on the Hub"
+Checkpoint = Annotated[str, tyro.conf.arg(metavar="MODEL", help=f"The model: {_MODEL}.")]
+"""``--checkpoint``, or the first word. A word and no path: NAME is a shipped model and ./NAME a folder."""
+CheckpointOrDefault = Annotated[
+    str | None, tyro.conf.arg(metavar="MODEL", help=f"The model: {_MODEL}; the default is {DEFAULT}.")
+]
+"""The same, for verbs that take the default model where none is named."""
 Settings = Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="KEY=VALUE"), tyro.conf.UseAppendAction]
 """``--set KEY=VALUE``, any number of times."""
+
+
+CHECKPOINTS = ("checkpoint", "second")
+"""Arguments that name a model."""
 
 
 def given(**options: Any) -> dict[str, Any]:
@@ -37,13 +52,17 @@ def checked(verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
     for name, value in arguments.items():
         for path in value if isinstance(value, tuple) else (value,):
             if isinstance(path, str | Path):
-                check_path(name, path)
+                check_path(name, Path(path) if name in CHECKPOINTS else path)
+    if isinstance(arguments.get("data"), str):
+        check_data(arguments["data"])
     if arguments.get("recipe") is not None:
         check_recipe(arguments["recipe"], verb)
     if verb != "plan" and not arguments.get("resume"):  # a plan opens nothing, and a run has what it needs
-        for name in ("checkpoint", "second"):
-            if isinstance(path := arguments.get(name), Path):
-                check_checkpoint(path)
+        for name in CHECKPOINTS:
+            if arguments.get(name) is not None:
+                check_checkpoint(arguments[name])
+    if isinstance(arguments.get("images"), tuple):
+        check_images(arguments["images"])
     if verb != "serve" and (arguments.get("workers") or 0) > 1:
         return arguments | {"workers": capped_workers(arguments["workers"])}
     return arguments
@@ -77,10 +96,25 @@ def _is_unicode(path: Path) -> bool:
     return True
 
 
-def check_checkpoint(path: Path) -> None:
+def check_checkpoint(name: str) -> None:
     """Refuse a folder that holds no checkpoint; a name on the Hub is for ``load`` to find."""
-    if path.expanduser().exists() or not HUB_NAME.fullmatch(str(path)):
-        locate(path)
+    if name not in shipped_names() and (Path(name).expanduser().exists() or not HUB_NAME.fullmatch(name)):
+        locate(name)
+
+
+def check_images(images: tuple[Path, ...]) -> None:
+    """Refuse pictures and folders that are not there."""
+    for path in images:
+        if not path.expanduser().exists():
+            shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+            raise UserError(f"there is no image or folder {shown}.")
+
+
+def check_data(data: str) -> None:
+    """Refuse a word that can be no set of images: neither a name, nor there, nor a pattern, nor a name on the Hub."""
+    if data in NAMED or re.search(r"[*?\[{]", data) or HUB_NAME.fullmatch(data) or Path(data).expanduser().exists():
+        return
+    raise UserError(f"there is no folder {data}, and no set of that name; {did_you_mean(data, NAMED)}")
 
 
 def check_recipe(name: str, verb: str) -> None:

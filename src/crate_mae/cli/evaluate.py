@@ -7,13 +7,14 @@ from typing import Literal
 
 import tyro
 
-from crate_mae.cli.arguments import Data, checked_seed
+from crate_mae.cli.arguments import Checkpoint, Data, checked_seed
 from crate_mae.device import Device, pick_device
 from crate_mae.errors import check_at_least
+from crate_mae.models.shipped import shipped_names
 
 
 def probe(
-    checkpoint: tyro.conf.Positional[Path],
+    checkpoint: tyro.conf.Positional[Checkpoint],
     data: Data,
     *,
     data_root: Path | None = None,
@@ -34,7 +35,6 @@ def probe(
     kept in OUT/features and not computed again.
 
     Args:
-        checkpoint: A checkpoint folder, or a run folder.
         data_root: Where named sets are; the default is data/.
         download: Download a named set that is not there.
         layer: 0 for the embedding, l for the output of block l, -1 for the last after the final norm; all for each.
@@ -42,7 +42,8 @@ def probe(
         pool: The mean over the patches, the class token, or both.
         untrained: Probe the same architecture with random weights too; it takes as long again.
         pixels: Probe the raw pixels too, at no more than 32 x 32.
-        out: Folder for probe.json, the figures and the features; the default is probe/DATA in the checkpoint's folder.
+        out: Folder for probe.json, the figures and the features; the default is probe/DATA in the checkpoint's folder,
+            and runs/probe/NAME/DATA for a model that comes with crate-mae or from the Hub.
         seed: Seed of the random weights, and of the training images that choose C if there is no validation split.
         batch_size: Images at a time.
         workers: Processes that load images; the default is one for each processor on a GPU, and none on a CPU.
@@ -74,12 +75,19 @@ def probe(
         pixels=pixels,
         seed=seed,
     )
-    folder = out or checkpoint / "probe" / Path(data).resolve().name
+    folder = out or probe_folder(checkpoint) / Path(data).resolve().name
     run(model, settings, folder, Reader(batch_size, workers, Console()))
 
 
+def probe_folder(checkpoint: str) -> Path:
+    """Where probes of a model go by default: into its own folder where it has one."""
+    if checkpoint not in shipped_names() and (folder := Path(checkpoint).expanduser()).is_dir():
+        return folder / "probe"
+    return Path("runs/probe") / checkpoint
+
+
 def evaluate(
-    checkpoint: tyro.conf.Positional[Path],
+    checkpoint: tyro.conf.Positional[Checkpoint],
     data: Data,
     *,
     data_root: Path | None = None,
@@ -95,7 +103,6 @@ def evaluate(
     The images need labels; classes are matched by name. The exit code is 1 if an image can't be read.
 
     Args:
-        checkpoint: The classifier: a checkpoint folder, or a run folder and then its best checkpoint.
         data_root: Where named sets are; the default is data/.
         download: Download a named set that is not there.
         split: Which images; all takes every image of a folder without splits.
@@ -130,7 +137,7 @@ def evaluate(
     marks = evaluate(model, source, batch_size=batch_size, workers=workers, console=Console(stderr=True))
     print(f"{checkpoint} on {data}, {split}", *marks.summary(), sep="\n")
     if out:
-        asked = {"checkpoint": str(checkpoint), "data": data, "split": split}
+        asked = {"checkpoint": checkpoint, "data": data, "split": split}
         out.write_text(json.dumps(asked | marks.to_dict(), indent=1) + "\n")
         print(f"\nWrote {out}.")
     if marks.unreadable:
@@ -140,7 +147,7 @@ def evaluate(
 
 def predict(
     images: tyro.conf.Positional[tuple[Path, ...]],
-    checkpoint: Path,
+    checkpoint: Checkpoint,
     top: int = 5,
     *,
     batch_size: int = 128,
@@ -152,7 +159,6 @@ def predict(
 
     Args:
         images: Images, and folders with images at any depth.
-        checkpoint: The classifier: a checkpoint folder, or a run folder and then its best checkpoint.
         top: Number of the most probable classes to show.
         batch_size: Images at a time.
         workers: Processes that load images; 0 loads them in the main process.

@@ -2,13 +2,14 @@
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
-from crate_mae.cli.arguments import Data, checked_seed
+from crate_mae.cli.arguments import CheckpointOrDefault, Data, checked_seed
 from crate_mae.device import Device, pick_device
 from crate_mae.errors import UserError, check_at_least
+from crate_mae.models.shipped import default_checkpoint
 
 
 def demo(out: Path = Path("runs/demo"), steps: int = 1500, seed: int = 0, device: Device = "auto") -> None:
@@ -29,8 +30,8 @@ def demo(out: Path = Path("runs/demo"), steps: int = 1500, seed: int = 0, device
 
 
 def inspect(
-    checkpoint: tyro.conf.Positional[Path],
     data: Data,
+    checkpoint: tyro.conf.Positional[CheckpointOrDefault] = None,
     *,
     data_root: Path | None = None,
     split: Literal["train", "val", "test"] = "test",
@@ -45,7 +46,6 @@ def inspect(
     """Measure every layer of a model: rates, sparsity, angles, subspaces, attention, components, completions.
 
     Args:
-        checkpoint: A checkpoint folder, or a run folder.
         data_root: Folder of the named data sets; data/ by default.
         split: Split to take images from.
         images: Number of images, drawn at random.
@@ -56,6 +56,8 @@ def inspect(
         out: Folder for report.html, its figures and inspect.json.
         device: Device to compute on; auto takes a GPU if there is one.
     """
+    checkpoint = checkpoint or default_checkpoint()
+
     from rich.console import Console
 
     from crate_mae.reports.inspect_command import run
@@ -66,8 +68,8 @@ def inspect(
 
 
 def serve(
-    checkpoint: tyro.conf.Positional[Path],
-    second: tyro.conf.Positional[Path | None] = None,
+    checkpoint: tyro.conf.Positional[CheckpointOrDefault] = None,
+    second: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="SECOND")] = None,
     host: str = "127.0.0.1",
     *,
     port: int = 8000,
@@ -82,7 +84,6 @@ def serve(
     """Open a local page: mask a picture, see it completed, and look inside every layer; one model, or two side by side.
 
     Args:
-        checkpoint: A checkpoint folder, or a run folder.
         second: A second one to compare with; it must have the same grid of patches.
         host: Address to listen on; 0.0.0.0 lets other machines in.
         port: Port to listen on; 0 takes any free one.
@@ -94,6 +95,7 @@ def serve(
         workers: Requests worked on at once; the processor's cores are shared among them.
         device: Where to compute; auto takes a GPU where there is one.
     """
+    checkpoint = checkpoint or default_checkpoint()
     if not all(map(find_spec, ("fastapi", "uvicorn"))):
         raise UserError("the page needs the extra web; pip install 'crate-mae[web]' brings it.")
     from rich.console import Console
@@ -102,5 +104,5 @@ def serve(
     from crate_mae.web.limits import MILLION, Limits
 
     limits = Limits(max_upload_mb * MILLION, max_megapixels * MILLION, max_seconds, max_waiting, workers)
-    checkpoints = [path for path in (checkpoint, second) if path is not None]
+    checkpoints = [checkpoint] if second is None else [checkpoint, second]
     run(checkpoints, limits, host, port, open, pick_device(device), Console())

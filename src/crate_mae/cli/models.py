@@ -5,13 +5,19 @@ from typing import Annotated, Literal
 
 import tyro
 
+from crate_mae.cli.arguments import Checkpoint
 from crate_mae.errors import UserError
+
+SHOWN = 2
+"""Numbers of a shipped model in the list."""
 
 
 def models() -> None:
-    """List the models by name, with their sizes and parameters."""
+    """List the models that come with the package, and the architectures by name, with sizes and parameters."""
     from crate_mae.models.zoo import ZOO, parameter_counts
 
+    list_shipped()
+    print("Architectures, for crate_mae.create_model and --set model=, with random weights:\n")
     line = "{:<24}{:<11}{:<11}{:<8}{:>12}{:>13}".format
     print(line("model", "encoder", "decoder", "sees", "parameters", "authors'"))
     for name in ZOO:
@@ -24,6 +30,23 @@ def models() -> None:
         "parameters: all are trainable and used. authors': the count in the authors' layout (Table 1), which adds\n"
         "fixed position tables and, for CRATE, the official preset's biases and norms and a layer that is never used."
     )
+
+
+def list_shipped() -> None:
+    """Print the models that come with the package."""
+    from crate_mae.models.locate import WEIGHTS
+    from crate_mae.models.shipped import DEFAULT, ROOT, ShippedRecord, shipped_names
+
+    if not shipped_names():
+        return
+    print("Pretrained models that come with crate-mae, for crate_mae.load and --checkpoint:\n")
+    for name in shipped_names():
+        record, size = ShippedRecord.read(ROOT / name), (ROOT / name / WEIGHTS).stat().st_size
+        print(f"{name}{' (the default)' if name == DEFAULT else ''}: {record.form}, {record.shape}")
+        print(f"    {record.parameters:,} parameters, {size / 1e6:.1f} MB; trained on {record.data}")
+        for number in record.numbers[:SHOWN]:
+            print(f"    {number.what}: {number.value}")
+    print()
 
 
 def convert(
@@ -71,7 +94,7 @@ def convert(
 
 
 def export(
-    checkpoint: tyro.conf.Positional[Path],
+    checkpoint: tyro.conf.Positional[Checkpoint],
     onnx: Path | None = None,
     torch: Path | None = None,
     part: Literal["encoder", "autoencoder", "classifier"] | None = None,
@@ -85,7 +108,6 @@ def export(
     is compared with the model before it is moved to its name.
 
     Args:
-        checkpoint: A checkpoint folder, or a run folder.
         onnx: Write this ONNX file.
         torch: Write this .pt2 file, for torch.export.load.
         part: The encoder alone, or all of the checkpoint (the default).
@@ -108,7 +130,7 @@ def export(
 
 
 def push(
-    checkpoint: tyro.conf.Positional[Path],
+    checkpoint: tyro.conf.Positional[Checkpoint],
     name: tyro.conf.Positional[str],
     private: bool = False,
     license: str = "mit",
@@ -118,7 +140,6 @@ def push(
     The token is the one that `hf auth login` stores, or HF_TOKEN.
 
     Args:
-        checkpoint: A checkpoint folder, or a run folder.
         name: Its name on the Hub, as owner/name; an existing repository gets a new commit, with a new card.
         private: Make a new repository private.
         license: The licence of the weights, by the Hub's short name.

@@ -2,20 +2,25 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from crate_mae.cli.arguments import Settings, given
-from crate_mae.device import Device
+from crate_mae.cli.arguments import Checkpoint, Settings, given
+from crate_mae.device import Device, pick_device
 from crate_mae.errors import UserError
+
+if TYPE_CHECKING:
+    from crate_mae.planning.plan import SetSize
 
 
 def plan(
     recipe: str,
     *,
     set_: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="set", metavar="KEY=VALUE")] = (),
-    checkpoint: Path | None = None,
+    data: str | None = None,
+    data_root: Path | None = None,
+    checkpoint: Checkpoint | None = None,
     device: Literal["here", "a100", "h100", "rtx4090"] | None = None,
     devices: int = 1,
     device_memory: float | None = None,
@@ -24,13 +29,15 @@ def plan(
     shard: bool = False,
     json: bool = False,
 ) -> None:
-    """Print the parameters, FLOPs, memory and time of a run before it is started. Nothing is trained or opened.
+    """Print the parameters, FLOPs, memory and time of a run before it is started. Nothing is trained.
 
     Args:
         recipe: A recipe of pretrain or finetune.
         set_: Replace a setting of the recipe, as in --set batch=512; may be repeated.
+        data: The images instead of the recipe's; those of a folder or of shards are counted.
+        data_root: The folder of the named sets; data/ by default.
         checkpoint: finetune: the pretrained model, in place of the recipe's.
-        device: The kind of device. here measures this machine for half a second; it is the default if no option is
+        device: The kind of device. here measures this machine for a second; it is the default if no option is
             about devices, otherwise a100 is.
         devices: The number of devices.
         device_memory: Gigabytes of each device, in place of the data sheet's.
@@ -43,6 +50,7 @@ def plan(
     from json import dumps
 
     from crate_mae import recipes
+    from crate_mae.data.named import NAMED
     from crate_mae.planning.hardware import GB, hardware
     from crate_mae.planning.plan import plan, table
     from crate_mae.training.config import RunConfig, override
@@ -50,7 +58,8 @@ def plan(
     every: dict[str, Callable[[], RunConfig]] = {**recipes.PRETRAIN, **recipes.FINETUNE}
     if checkpoint is not None and recipe in recipes.PRETRAIN:
         raise UserError(f"--checkpoint is for recipes of finetune; {recipe} is a recipe of pretrain.")
-    config = override(replace(recipes.find(recipe, every), **given(checkpoint=checkpoint)), set_)
+    options = given(data=data, data_root=data_root, checkpoint=checkpoint)
+    config = override(replace(recipes.find(recipe, every), **options), set_, scale_intervals=True)
     if device is None and devices == 1 and device_memory is None and device_tflops is None:
         device = "here"
     target = hardware(device or "a100", config.precision)
@@ -62,8 +71,18 @@ def plan(
         target = replace(target, flops=device_tflops * 1e12)
     if utilisation is not None:
         target = replace(target, utilisation=utilisation)
-    made = plan(config, target, devices, shard)
+    counted = config.data not in NAMED and (data is not None or Path(config.data).exists())  # it may be elsewhere
+    made = plan(config, target, devices, shard, set_size(config.data) if counted else None)
     print(dumps(asdict(made), indent=2) if json else table(made))
+
+
+def set_size(data: str) -> "SetSize":
+    """How many training images and classes a folder or shards have."""
+    from crate_mae.data.open import find_images
+    from crate_mae.planning.plan import SetSize
+
+    training = find_images(data).split("train")
+    return SetSize(len(training), len(training.class_names) if training.class_names else None)
 
 
 def pretrain(
@@ -96,6 +115,7 @@ def pretrain(
         tensorboard: Write TensorBoard files too.
         device: The device to compute on; auto takes a GPU if there is one.
     """
+    from crate_mae.planning.memory_check import check_memory
     from crate_mae.recipes import PRETRAIN, find
     from crate_mae.training.config import PretrainConfig
     from crate_mae.training.pretrain import pretrain as run
@@ -103,6 +123,8 @@ def pretrain(
 
     named = find(recipe, PRETRAIN) if recipe else None
     config = configured(Run(out), named, PretrainConfig, given(data=data, data_root=data_root), set_)
+    if not Run(out).config.exists():
+        check_memory(config, pick_device(device), shard)
     run(
         config,
         out,
@@ -118,7 +140,7 @@ def finetune(
     out: Path,
     *,
     recipe: str | None = None,
-    checkpoint: Path | None = None,
+    checkpoint: Checkpoint | None = None,
     random: bool = False,
     data: str | None = None,
     data_root: Path | None = None,
@@ -134,7 +156,8 @@ def finetune(
     Args:
         out: Folder of the run.
         recipe: The run's configuration by name: finetune_digits, finetune_cpu, finetune_cifar10, ..
-        checkpoint: The pretrained model: a checkpoint folder, a run folder or a Hub name.
+        checkpoint: The pretrained model: a name that crate-mae models lists, a checkpoint folder, a run folder, or
+            owner/name on the Hub.
         random: Start from random weights, of the checkpoint's shape if one is given, with the same protocol.
         data: The images instead of the recipe's, with labels: a name, a folder of class folders, or tar shards.
         data_root: The folder of the named sets; data/ by default.
@@ -145,6 +168,7 @@ def finetune(
         tensorboard: Write TensorBoard files too.
         device: The device to compute on; auto takes a GPU if there is one.
     """
+    from crate_mae.planning.memory_check import check_memory
     from crate_mae.recipes import FINETUNE, find
     from crate_mae.training.config import FinetuneConfig
     from crate_mae.training.finetune import finetune as run
@@ -153,6 +177,8 @@ def finetune(
     named = find(recipe, FINETUNE) if recipe else None
     options = given(checkpoint=checkpoint, random=random, data=data, data_root=data_root)
     config = configured(Run(out), named, FinetuneConfig, options, set_)
+    if not Run(out).config.exists():
+        check_memory(config, pick_device(device), shard)
     run(
         config,
         out,

@@ -125,7 +125,7 @@ def names(files: Sequence[Path]) -> Iterator[str]:
 
 
 def run(model: MaskedAutoencoder, found: Sequence[Job], plan_for: Planner, console: Console) -> bool:
-    """Complete every picture; True where all could be. A note says why one could not, and the others go on."""
+    """Complete every picture; whether all were completed. If one can't be, a note says why, and the others follow."""
     errors: list[float] = []
     noted = False
     with progress("complete", len(found), console) if len(found) > 1 else nullcontext() as advance:

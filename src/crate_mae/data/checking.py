@@ -8,7 +8,7 @@ from rich.console import Console
 from torch.utils.data import Dataset
 
 from crate_mae.data.open import find_images
-from crate_mae.data.sequential import in_turn
+from crate_mae.data.sequential import consecutive
 from crate_mae.data.source import ImageSource
 from crate_mae.data.workers import read
 from crate_mae.errors import UserError
@@ -42,7 +42,7 @@ def processors() -> int:
 
 def unreadable_images(source: ImageSource, workers: int, console: Console, label: str) -> Iterator[str]:
     """The reason for each image that can't be read, in the order of the source; by ``workers`` processes."""
-    order = [list(chunk) for chunk in in_turn(range(len(source)), CHUNK)]
+    order = [list(chunk) for chunk in consecutive(range(len(source)), CHUNK)]
     reasons = read(Reasons(source), order, list, workers if workers > 1 else 0)
     found = 0
     with progress(label, len(source), console) as advance:

@@ -21,7 +21,7 @@ log = logging.getLogger("crate_mae.data")
 
 Key = tuple[int, int]  # epoch, index
 NEIGHBOURS = 10
-"""This many unreadable images in a row stop a run at once: then the disk is gone, not an image."""
+"""This many unreadable images in a row stop a run at once: the disk is probably gone."""
 TOLERATED = 5
 """Unreadable images that are allowed beyond their fraction."""
 SHOWN = 5

@@ -27,7 +27,7 @@ class MaskedBatch(Batch):
 
 
 class MaskedSamples(Samples[MaskedBatch]):
-    """Samples with a mask each: a pure function of the seed, the epoch and the sample, whatever its image is."""
+    """Samples with a mask each: a pure function of the seed, the epoch and the sample's index, not of its image."""
 
     def __init__(
         self, source: ImageSource, transform: Transform, num_patches: int, mask_ratio: float = 0.75, seed: int = 0

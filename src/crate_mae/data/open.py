@@ -1,15 +1,20 @@
-"""A set of images by what a person calls it: a name, a folder or shards."""
+"""A set of images by what a person calls it: a name, a folder, shards, or one of Hugging Face's datasets."""
 
+import logging
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import get_args
 
-from crate_mae.data.folders import Folder, class_folders, walk_relative
+from crate_mae.data.folders import Folder, class_folders, walk, walk_relative
+from crate_mae.data.hugging_face import open_hugging_face
 from crate_mae.data.named import NAMED, NAMES, Split, open_named
 from crate_mae.data.shards import Shards, find_shards, is_pattern
 from crate_mae.data.source import ImageSource, Subset, carve
 from crate_mae.errors import UserError
+from crate_mae.models.locate import HUB_NAME
+
+log = logging.getLogger("crate_mae")
 
 ROOT = Path("data")
 """Where named sets are looked for by default."""
@@ -26,7 +31,7 @@ Openers = dict[Split, Callable[[], ImageSource]]
 
 
 class ImageSet:
-    """A set of images. Each split is opened once, when it is first asked for."""
+    """A set of images. Each split is opened once, when it is first needed."""
 
     def __init__(self, name: str, openers: Openers):
         self.name = name
@@ -75,24 +80,45 @@ def open_dataset(data: str | Path, split: Split, root: Path | None = None, downl
 
 
 def find_images(data: str | Path, root: Path | None = None, download: bool = False) -> ImageSet:
-    """The set of images that ``data`` stands for: a name (``NAMED``), a folder, a shard or a pattern of shards.
+    """The set of images that ``data`` stands for.
+
+    A name (``NAMED``), a folder, a shard or a pattern of shards; a Parquet file, a folder of them, or owner/name on the
+    Hugging Face Hub. A name comes before a folder of the same name, and ./NAME, or a ``Path``, is always the folder, as
+    it is for models (``shipped_folder``); a folder comes before owner/name on the Hub.
 
     A named set is looked for below ``root`` in its own layout, then as ``root/NAME`` in any layout that a path may
     have. Nothing is fetched, and no archive unpacked, without ``download``.
     """
     name = str(data)
-    if name in NAMED:
+    if name in NAMED and not isinstance(data, Path):
+        if Path(name).is_dir():
+            log.info("%s is the well-known set; write ./%s for the folder of that name.", name, name)
         return ImageSet(name, _named(name, root or ROOT, download))
     if is_pattern(name):
         return ImageSet(name, {"train": partial(Shards, find_shards(name))})
     path = Path(data).expanduser()
     if path.is_file() and path.suffix == ".tar":
         return ImageSet(name, {"train": partial(Shards, [path])})
+    if (path.is_file() and path.suffix == ".parquet") or is_parquet(path):
+        return _hugging_face(name, download)
     if path.is_dir():
         return ImageSet(name, tree_splits(path))
     if path.exists():
-        raise UserError(f"{path} is neither a folder of images nor a .tar shard.")
+        raise UserError(f"{path} is neither a folder of images nor a .tar shard nor a Parquet file.")
+    if HUB_NAME.fullmatch(name) and not isinstance(data, Path):
+        return _hugging_face(name, download)
     raise UserError(f"there is no folder {path}, and no set of that name; the names are {NAMES}.")
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a folder holds Parquet files, at most one folder deep, and no images."""
+    found = path.is_dir() and any(next(path.glob(pattern), None) for pattern in ("*.parquet", "*/*.parquet"))
+    return found and next(walk(path), None) is None
+
+
+def _hugging_face(name: str, download: bool) -> ImageSet:
+    parts = open_hugging_face(name, download, FOLDERS)
+    return ImageSet(name, {split: partial(parts.__getitem__, split) for split in parts})
 
 
 def _named(name: str, root: Path, download: bool) -> Openers:

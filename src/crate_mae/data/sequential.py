@@ -37,8 +37,8 @@ def read_batches(
     return read(images, [list(batch) for batch in batches], images.batch, workers)
 
 
-def in_turn(indices: range, batch: int) -> list[range]:
-    """Batches of indices in order, the last one smaller."""
+def consecutive(indices: range, batch: int) -> list[range]:
+    """Consecutive batches of indices; the last one may be smaller."""
     return [indices[start : start + batch] for start in range(0, len(indices), batch)]
 
 
@@ -59,7 +59,7 @@ class Images(Dataset[Item]):
             return Bad(index, str(error))
 
     def batch(self, items: Sequence[Item]) -> Read:
-        """Those that could be read, and those that could not."""
+        """The images that could be read, and the reasons for those that could not."""
         indices, images, unreadable = [], [], []
         for item in items:
             match item:

@@ -2,7 +2,8 @@
 
 import atexit
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from multiprocessing import active_children
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
@@ -44,8 +45,20 @@ def ignore_signals(worker: int) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
+@contextmanager
+def stopping(batches: Generator[Batch, None, None]) -> Iterator[None]:
+    """Close the batches after the block. If it is interrupted, their workers are killed: they may have much to load."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        kill_workers()
+        raise
+    finally:
+        batches.close()
+
+
 @atexit.register
-def _end() -> None:
+def kill_workers() -> None:
     """Kill workers that are left: at exit Python sends SIGTERM to its children, which ignore it, and waits for them."""
     left = [worker for worker in _workers if worker.is_alive()]
     if left and hasattr(signal, "SIGCHLD"):

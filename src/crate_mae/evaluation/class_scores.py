@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from crate_mae.data.loader import Bad
-from crate_mae.data.sequential import Read, in_turn, read_batches
+from crate_mae.data.sequential import Read, consecutive, read_batches
 from crate_mae.data.source import ImageSource
 from crate_mae.data.transforms import Evaluation
 from crate_mae.errors import check_at_least
@@ -31,7 +31,7 @@ def scores(model: Classifier, source: ImageSource, *, batch_size: int = 128, wor
     """Every image of the source once, in its order, resized only."""
     check_at_least("batch_size", batch_size, 1)
     check_at_least("workers", workers, 0)
-    batches = in_turn(range(len(source)), batch_size)
+    batches = consecutive(range(len(source)), batch_size)
     return _scored(model.eval(), read_batches(source, Evaluation.of(model.config), batches, workers))
 
 

@@ -12,7 +12,7 @@ It is minimised by L-BFGS, as in scikit-learn, with three differences that chang
 - From one C to the next only the penalty changes, by a known multiple of I. So the pairs (step, change of the gradient)
   of L-BFGS are kept: they stay valid when that multiple of the step is added to the change.
 - A fit converges, in scikit-learn's sense, when max |dF| <= tol. A warm start may satisfy this before it has moved from
-  the minimum of the last C, so the path goes on to 0.3 of tol.
+  the minimum of the last C, so the path continues to 0.3 of tol.
 
 The result is scikit-learn's estimator. Fitted further from there (``warm_start``) it takes no step, as a test shows.
 """

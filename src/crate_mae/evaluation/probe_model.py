@@ -59,7 +59,7 @@ class ProbeImages:
 
     @property
     def parts(self) -> dict[str, ImageSource]:
-        """Those that there are, by name."""
+        """The splits that there are, by name."""
         sources = {"train": self.train, "validation": self.validation, "test": self.test}
         return {name: source for name, source in sources.items() if source is not None}
 

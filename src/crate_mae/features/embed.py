@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from crate_mae.allocator import freed_memory_kept
 from crate_mae.atomic_write import atomic_write
 from crate_mae.data.loader import NEIGHBOURS, Bad
-from crate_mae.data.sequential import Read, in_turn, read_batches
+from crate_mae.data.sequential import Read, consecutive, read_batches
 from crate_mae.data.source import ImageSource, fingerprint
 from crate_mae.data.transforms import Evaluation
 from crate_mae.errors import UserError
@@ -74,7 +74,7 @@ def embed(
             shutil.rmtree(folder, ignore_errors=True)  # an earlier process was killed between the last rename and this
             return Embedded(there["rows"], there["bad"], before=True)
     parts = Parts(folder, about)
-    spans = in_turn(range(len(source)), reader.batch * max(1, PART // reader.batch))
+    spans = consecutive(range(len(source)), reader.batch * max(1, PART // reader.batch))
     _compute(model, source, which, reader, parts, spans)
     return _gather(parts, source, spans, model.config.dim, out)
 
@@ -141,7 +141,7 @@ def _compute(
 ) -> None:
     """Compute every part that is not there yet."""
     missing = [number for number in range(len(spans)) if (part := parts.read(number)) is None or part.unopened]
-    batches = {number: in_turn(spans[number], reader.batch) for number in missing}
+    batches = {number: consecutive(spans[number], reader.batch) for number in missing}
     config = model.config
     asked = [batch for each in batches.values() for batch in each]
     reading = read_batches(source, Evaluation.of(config), asked, reader.workers)
@@ -230,7 +230,7 @@ def _every(parts: Parts, spans: list[range]) -> Iterator[Part]:
 
 
 def _compare(there: Any, now: About, place: Path) -> About:
-    """The metadata that is there; a ``UserError`` if it describes other features than those asked for now."""
+    """The metadata of the file; a ``UserError`` if it describes other features than the ones requested now."""
     if not isinstance(there, dict) or there.get("format") != now["format"]:
         raise UserError(f"{place} was not written by crate-mae embed; choose another --out.")
     for name in now:

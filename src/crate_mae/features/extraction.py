@@ -35,7 +35,7 @@ class Which(NamedTuple):
 
 @dataclass(frozen=True)
 class Features:
-    """Those of every image of a set, in its order."""
+    """The features of every image of a set, in the order of the set."""
 
     values: Float[np.ndarray, "n d"]
     labels: Int[np.ndarray, " n"]

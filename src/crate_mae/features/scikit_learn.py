@@ -16,6 +16,7 @@ from crate_mae.errors import UserError
 from crate_mae.image_files import MODES
 from crate_mae.models.config import ModelConfig, Pool
 from crate_mae.models.image_model import ImageModel
+from crate_mae.models.shipped import default_checkpoint
 from crate_mae.progress import progress
 
 ImageInput = Image.Image | str | Path
@@ -33,13 +34,14 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     An array's values are uint8 from 0 to 255 or floats from 0 to 1, rounded to 8 bits as in an image file. Anything
     else is ambiguous and an error.
 
-    ``checkpoint`` is a checkpoint folder, a run folder or a name on the Hugging Face Hub; ``layer`` and ``pool`` are
-    those of ``model.features``. ``fit`` loads the model and learns nothing. A pickle holds the weights.
+    ``checkpoint`` is a model that comes with the package (None for the default one), a checkpoint folder, a run folder
+    or a name on the Hugging Face Hub; ``layer`` and ``pool`` are those of ``model.features``. ``fit`` loads the model
+    and learns nothing. A pickle holds the weights.
     """
 
     def __init__(
         self,
-        checkpoint: str | Path,
+        checkpoint: str | Path | None = None,
         *,
         layer: int = -1,
         pool: Pool = "mean",
@@ -62,7 +64,7 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             raise UserError(f"batch_size is {self.batch_size!r}; choose a whole number from 1 up.")
         if self.device not in get_args(Device):
             raise UserError(f"device is {self.device!r}; choose from {', '.join(map(repr, get_args(Device)))}.")
-        model = ImageModel.from_pretrained(self.checkpoint)
+        model = ImageModel.from_pretrained(default_checkpoint() if self.checkpoint is None else self.checkpoint)
         if not isinstance(self.layer, int | np.integer):
             raise UserError(f"there is no layer {self.layer!r}; choose a whole number.")
         model.layer_from_the_front(int(self.layer))

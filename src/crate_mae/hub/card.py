@@ -76,7 +76,7 @@ model = crate_mae.ImageModel.from_pretrained("{name}")  # or the folder with the
 image = model.preprocess("photo.jpg")[None]
 {use}
 ```""",
-        _table(["model", ""], _model_rows(model)),
+        table(["model", ""], model_rows(model)),
         "## Recipe",
         _recipe(record),
         "## Data",
@@ -102,7 +102,8 @@ def _of_this_model(model: "ImageModel", run: Path) -> Record:
     return record
 
 
-def _model_rows(model: "ImageModel") -> list[tuple[str, Any]]:
+def model_rows(model: "ImageModel") -> list[tuple[str, Any]]:
+    """The shape of a model, for a card."""
     config = model.config
     rows: list[tuple[str, Any]] = [
         ("kind", model.kind),
@@ -144,7 +145,7 @@ def _recipe(record: Record | None) -> str:
         value = getattr(config, name)
         rows += [(f"{name}.{key}", of) for key, of in value.items()] if isinstance(value, dict) else [(name, value)]
     rows = [(name, value) for name, value in rows if value is not None]
-    return _table(["setting", ""], rows)
+    return table(["setting", ""], rows)
 
 
 def _data(record: Record | None, data: NamedSet | None) -> str:
@@ -162,7 +163,7 @@ def _numbers(record: Record | None) -> str:
     ]
     count = record.config.evaluation_images
     note = f"On at most {count} images of a split, which also chose the checkpoint; no test set's number is on record."
-    return f"{_table(['', 'value', 'what it is'], rows)}\n\n{note}"
+    return f"{table(['', 'value', 'what it is'], rows)}\n\n{note}"
 
 
 def _limits(model: "ImageModel", record: Record | None) -> list[str]:
@@ -183,7 +184,8 @@ def _limits(model: "ImageModel", record: Record | None) -> list[str]:
     return limits
 
 
-def _table(head: list[str], rows: list[Any]) -> str:
+def table(head: list[str], rows: list[Any]) -> str:
+    """A Markdown table."""
     lines = [head, ["---"] * len(head), *([str(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

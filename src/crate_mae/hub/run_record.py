@@ -6,7 +6,7 @@ from pathlib import Path
 from crate_mae.errors import UserError
 from crate_mae.models.locate import BEST
 from crate_mae.training.config import RunConfig
-from crate_mae.training.run_folder import Run, read_lines
+from crate_mae.training.run_folder import STOPPED, Run, read_lines
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ def read_record(run: str | Path) -> Record:
     best = min if config.lower_is_better else max
     numbers = dict(best(evaluations, key=lambda line: line[config.best_by], default={}))
     step = numbers.pop("step", None)
+    numbers.pop(STOPPED, None)
     machines = [
         f"{start.get('processes')} x {start.get('device')}, torch {start.get('torch')}"
         for start in read_lines(folder / "starts.jsonl")

@@ -151,7 +151,7 @@ class ModelConfig(Settings):
 
 def pair(size: int | Size) -> Size:
     """Height and width; one number stands for both."""
-    return ModelConfig.all()["image_size"].settle(size)
+    return ModelConfig.all()["image_size"].convert(size)
 
 
 PRESETS: dict[Preset, dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""Where a checkpoint is: a folder, the best checkpoint of a run folder, or a model on the Hugging Face Hub."""
+"""Where a checkpoint is: a shipped model, a folder, the best checkpoint of a run folder, or a model on the Hub."""
 
 import re
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crate_mae.errors import UserError
+from crate_mae.models.shipped import shipped_folder, shipped_names
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
@@ -17,17 +18,19 @@ HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 def locate(name: str | Path, **hub: Any) -> Path:
     """The checkpoint folder of that name. ``hub`` are arguments of huggingface_hub's ``snapshot_download``.
 
-    A folder on this machine comes before a model of the same name, as owner/name, on the Hub.
+    The name of a shipped model comes first (``shipped_folder``). A folder on this machine comes before a model of the
+    same name, as owner/name, on the Hub.
     """
-    folder = Path(name).expanduser()
+    folder = shipped_folder(name) or Path(name).expanduser()
     if not folder.exists() and HUB_NAME.fullmatch(str(name)):
         folder = _download(str(name), **hub)
     if not (folder / WEIGHTS).is_file() and (folder / BEST / CONFIG).is_file():
         folder = folder / BEST
     if not all((folder / file).is_file() for file in (CONFIG, WEIGHTS)):
+        shipped = f", or one of {', '.join(shipped_names())}" if shipped_names() else ""
         raise UserError(
             f"{folder} is no checkpoint: a checkpoint is a folder with {CONFIG} and {WEIGHTS} "
-            f"(crate-mae convert makes one from other projects' files)."
+            f"(crate-mae convert makes one from other projects' files){shipped}."
         )
     return folder
 

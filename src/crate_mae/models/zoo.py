@@ -116,14 +116,18 @@ def parameter_counts(name: str) -> tuple[ModelConfig, int, int | None]:
 
 
 def load(path: str | Path, image_size: int | Size | None = None, **hub: Any) -> ImageModel:
-    """A model in eval mode and float32, from a checkpoint folder, a run folder (its best checkpoint) or the Hub.
+    """A model in eval mode and float32: one that comes with the package, or from a checkpoint folder, a run folder (its
+    best checkpoint) or the Hub.
 
-    A model on the Hub is named owner/name; ``hub`` are arguments of its ``snapshot_download``, such as ``revision``.
+    ``crate-mae models`` lists the names of those that come with the package; Path("NAME") or "./NAME" is the folder. A
+    model on the Hub is named owner/name; ``hub`` are arguments of its ``snapshot_download``, such as ``revision``.
     With ``image_size`` the positions are interpolated to that size. Loading is strict and runs no code from a file.
     """
     checkpoint = read_checkpoint(path, **hub)
     if checkpoint.path == Path(path).expanduser() / BEST and checkpoint.step is not None:
-        log.info("%s: step %s of %s.", path, f"{checkpoint.step:,}", f"{checkpoint.steps:,}")
+        level = logging.INFO if checkpoint.step else logging.WARNING
+        untrained = "" if checkpoint.step else " Its weights are the initial ones: it was not evaluated since."
+        log.log(level, "%s: step %s of %s.%s", path, f"{checkpoint.step:,}", f"{checkpoint.steps:,}", untrained)
     try:
         return build(checkpoint, image_size).eval()
     except UserError as error:

@@ -61,9 +61,24 @@ def hardware(device: Known, precision: Precision) -> Hardware:
     return Hardware(name, memory, product_speed(torch.device("cpu"), precision), MEASURED_UTILISATION, is_gpu=False)
 
 
-def product_speed(device: torch.device, precision: Precision, seconds: float = 0.5) -> float:
-    """Operations per second in products of square matrices: the best of those made in ``seconds``."""
-    size = 4096 if device.type == "cuda" else 512
+def product_speed(device: torch.device, precision: Precision, seconds: float = 1.0) -> float:
+    """Operations per second in products of square matrices: the best of those made in ``seconds``.
+
+    Of a CPU, that of one thread times the number of threads, in products short enough to come between other programs'
+    turns: several threads that wait for each other on a busy machine gave anything from a tenth of the speed to all
+    of it.
+    """
+    if device.type == "cuda":
+        return _best_product(device, precision, 4096, seconds)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return threads * _best_product(device, precision, 256, seconds)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _best_product(device: torch.device, precision: Precision, size: int, seconds: float) -> float:
     a, b = torch.ones(2, size, size, device=device, dtype=getattr(torch, precision))
     best, end = 0.0, time.perf_counter() + seconds
     while True:

@@ -75,16 +75,29 @@ class Plan:
     """The last checkpoints, the best one, and one that is being written."""
 
 
-def plan(config: RunConfig, hardware: Hardware, devices: int = 1, shard: bool = False) -> Plan:
-    """The plan of a run on a number of devices. No weights are allocated and no images opened."""
+@dataclass(frozen=True)
+class SetSize:
+    """How large a set of images is."""
+
+    images: int
+    """For training."""
+    classes: int | None
+    """None where it has no labels."""
+
+
+def plan(
+    config: RunConfig, hardware: Hardware, devices: int = 1, shard: bool = False, size: SetSize | None = None
+) -> Plan:
+    """The plan of a run on a number of devices. No weights are allocated and no images opened.
+
+    ``size`` is that of the set where it is not a named one.
+    """
     _check(config, hardware, devices, shard)
     named = NAMED.get(config.data)
-    in_set, in_classes = (named.images, named.classes) if named else (None, CLASSES_ASSUMED)
-    classes = in_classes if isinstance(config, FinetuneConfig) else None
-    name, shape = _model(config)
-    with torch.device("meta"):
-        model = Classifier(shape, [str(n) for n in range(classes)]) if classes else MaskedAutoencoder(shape)
-    fitting = Fitting(config, model, classes, hardware, devices, shard)
+    size = SetSize(named.images, named.classes) if named else size
+    in_set = size.images if size else None
+    fitting = fitting_of(config, hardware, devices, shard, size)
+    name, model, classes = _model(config)[0], fitting.model, fitting.classes
     work = fitting.work(fitting.micro_batch)
     step_flops = devices * config.accumulation * work.step_flops(config.gradient_checkpointing, hardware.is_gpu)
     step_seconds = step_flops / (devices * hardware.flops * hardware.utilisation)
@@ -125,6 +138,20 @@ def plan(config: RunConfig, hardware: Hardware, devices: int = 1, shard: bool = 
         checkpoint_bytes=checkpoint,
         disk_bytes=(config.keep + 2) * checkpoint,
     )
+
+
+def fitting_of(
+    config: RunConfig, hardware: Hardware, devices: int, shard: bool, size: SetSize | None = None
+) -> Fitting:
+    """A run's model, without weights, on its devices."""
+    shape = _model(config)[1]
+    if not isinstance(config, FinetuneConfig):
+        with torch.device("meta"):
+            return Fitting(config, MaskedAutoencoder(shape), None, hardware, devices, shard)
+    classes = size.classes if size and size.classes else CLASSES_ASSUMED
+    with torch.device("meta"):
+        model = Classifier(shape, [str(n) for n in range(classes)])
+    return Fitting(config, model, classes, hardware, devices, shard)
 
 
 def _check(config: RunConfig, hardware: Hardware, devices: int, shard: bool) -> None:
@@ -168,12 +195,12 @@ def table(plan: Plan) -> str:
     head = f", with a head for {plan.classes:,} classes" if plan.classes else ""
     if plan.classes and plan.images_in_set is None:
         head += " (assumed)"
-    memory = [(f"  {item.name}", _bytes(getattr(plan.memory, item.name))) for item in fields(plan.memory)]
+    memory = [(f"  {item.name}", in_bytes(getattr(plan.memory, item.name))) for item in fields(plan.memory)]
     speed = plan.batch / plan.step_seconds
     rate = f"{speed:,.0f}" if speed >= 10 else f"{speed:.2g}"
     lines = [
         ("run", f"{plan.task} {plan.model} on {plan.data}, {plan.precision}"),
-        ("devices", f"{plan.devices} x {plan.device}, {_bytes(plan.device_memory)}" + ", sharded" * plan.shard),
+        ("devices", f"{plan.devices} x {plan.device}, {in_bytes(plan.device_memory)}" + ", sharded" * plan.shard),
         ("parameters", f"{plan.parameters:,}{head}"),
         ("steps", f"{plan.steps:,} of {plan.batch:,} images, {share}"),
         ("images", f"{plan.images:,}: {known}"),
@@ -183,7 +210,7 @@ def table(plan: Plan) -> str:
         ),
         (
             "memory",
-            f"{_bytes(plan.memory.total)} on each device, of {_bytes(plan.usable_memory)} usable ({USABLE:.0%})",
+            f"{in_bytes(plan.memory.total)} on each device, of {in_bytes(plan.usable_memory)} usable ({USABLE:.0%})",
         ),
         *((name, size) for name, size in memory if size != "0 B"),
         ("micro-batch", f"at most {plan.largest_micro_batch:,} images on a device"),
@@ -192,7 +219,7 @@ def table(plan: Plan) -> str:
             "time",
             f"{_time(plan.step_seconds)} per step, {_time(plan.run_seconds)} in total, {rate} images per second",
         ),
-        ("disk", f"{_bytes(plan.checkpoint_bytes)} per checkpoint, at most {_bytes(plan.disk_bytes)} in total"),
+        ("disk", f"{in_bytes(plan.checkpoint_bytes)} per checkpoint, at most {in_bytes(plan.disk_bytes)} in total"),
     ]
     text = "\n".join(f"{name:<16}{value}" for name, value in lines)
     if plan.fits:
@@ -201,7 +228,8 @@ def table(plan: Plan) -> str:
     return f"{text}\n\nIt does not fit: {way}."
 
 
-def _bytes(count: float) -> str:
+def in_bytes(count: float) -> str:
+    """A number of bytes for people."""
     for unit, size in [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)]:
         if count >= 0.9995 * size:
             return f"{count / size:.3g} {unit}"

@@ -20,7 +20,7 @@ PICTURES = {"attended", "coloured", "panels"}
 """Fields of an inspection that hold images of the data set; they are not written to inspect.json."""
 
 
-def run(checkpoint: Path, settings: Settings, out: Path, device: torch.device, console: Console) -> None:
+def run(checkpoint: str | Path, settings: Settings, out: Path, device: torch.device, console: Console) -> None:
     """Inspect a checkpoint and write report.html, its figures and inspect.json to ``out``."""
     start = time.monotonic()
     model = load(checkpoint).to(device)

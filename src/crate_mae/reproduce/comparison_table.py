@@ -65,7 +65,7 @@ class Table:
         return list(dict.fromkeys(cell.column for cell in self.cells))
 
     def record(self, **more: Any) -> dict[str, Any]:
-        """Everything as JSON has it, every seed's number too."""
+        """Everything as plain values for JSON, including the numbers of every seed."""
         return {
             "name": self.name,
             "title": self.title,

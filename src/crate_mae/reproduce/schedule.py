@@ -19,7 +19,7 @@ LOOK_EVERY = 1.0
 
 
 def open_tasks(tasks: Iterable[Task], place: Place) -> list[Task]:
-    """Those of these tasks, and of all that they need, that are not done yet; without those whose data are missing."""
+    """The tasks that are not done yet, and the tasks that they need; without those whose data are missing."""
     found: dict[Task, None] = {}
 
     def visit(task: Task) -> None:

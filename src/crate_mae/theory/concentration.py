@@ -5,6 +5,7 @@ holds on one draw; the maximum or a quantile over many draws is the constant tha
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
@@ -97,16 +98,26 @@ def binomial_constant(n: int, k: int) -> float:
     return float(distance[(tail > 2 / n**3).nonzero()[0, 0]]) / math.sqrt(n * math.log(n))
 
 
-def monte_carlo(setting: Setting, trials: int, generator: torch.Generator) -> dict[str, Float[Tensor, " trials"]]:
-    """The constant of each statement about Delta and A_k, for each of ``trials`` draws."""
+STATEMENTS = ("noise", "norm", "gram", "inverse", "pseudo-inverse", "neumann")
+"""The statements about Delta and A_k."""
+
+
+def monte_carlo(
+    setting: Setting, trials: int, generator: torch.Generator, names: Sequence[str] = STATEMENTS
+) -> dict[str, Float[Tensor, " trials"]]:
+    """The constant of each of these statements, for each of ``trials`` draws."""
     rows = []
     for _ in range(trials):
         seen = observe(setting, generator)
-        rows.append(
-            {
-                "noise": noise_constant(setting, seen),
-                **signal_constants(setting, seen),
-                "neumann": neumann_constant(setting, seen),
-            }
-        )
-    return {name: torch.tensor([row[name] for row in rows], dtype=torch.float64) for name in rows[0]}
+        rows.append([_constant(name, setting, seen) for name in names])
+    columns = torch.tensor(rows, dtype=torch.float64).mT
+    return dict(zip(names, columns, strict=True))
+
+
+def _constant(name: str, setting: Setting, seen: Observation) -> float:
+    match name:
+        case "noise":
+            return noise_constant(setting, seen)
+        case "neumann":
+            return neumann_constant(setting, seen)
+    return signal_constants(setting, seen)[name]

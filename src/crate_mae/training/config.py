@@ -184,8 +184,10 @@ TASKS: dict[str, type[RunConfig]] = {kind.task: kind for kind in (PretrainConfig
 Config = TypeVar("Config", bound=RunConfig)
 
 
-def override(config: Config, settings: Iterable[str]) -> Config:
+def override(config: Config, settings: Iterable[str], scale_intervals: bool = False) -> Config:
     """The configuration with ``key=value`` words applied, each value read as its field's type.
+
+    With ``scale_intervals``, as for a recipe, another number of ``steps`` scales the intervals that no word sets.
 
     A key is a field of the configuration, ``model.`` and a field of ``ModelConfig``, ``evaluators.`` and an evaluator,
     or ``evaluate_every`` for all evaluators. Pairs are written ``0.2,1``, and ``none`` stands for nothing.
@@ -196,7 +198,7 @@ def override(config: Config, settings: Iterable[str]) -> Config:
     known |= {key: Setting(key, int, (Range(least=1),)) for key in (EVERY, *(f"evaluators.{name}" for name in names))}
     changes: dict[str, Any] = {}
     groups = {"model": dict(config.model_settings), "evaluators": dict(config.evaluators)}
-    for words in settings:
+    for words in (given := list(settings)):
         key, equals, text = words.partition("=")
         if not equals:
             raise UserError(f"--set takes key=value, not {words!r}.")
@@ -210,7 +212,26 @@ def override(config: Config, settings: Iterable[str]) -> Config:
             groups["evaluators"] = dict.fromkeys(groups["evaluators"], value)
         else:
             changes[key] = value
-    return replace(config, **changes, model_settings=groups["model"], evaluators=groups["evaluators"])
+    made = replace(config, **changes, model_settings=groups["model"], evaluators=groups["evaluators"])
+    return _scaled(made, config, {words.partition("=")[0] for words in given}) if scale_intervals else made
+
+
+def _scaled(config: Config, recipe: Config, given: set[str]) -> Config:
+    """With the intervals that were not given in proportion to the steps, so that a short run has as many evaluations.
+
+    A long run still logs and saves as often as the recipe does.
+    """
+    factor = config.steps / recipe.steps
+    evaluators = {
+        name: every if {EVERY, f"evaluators.{name}"} & given else max(1, round(factor * every))
+        for name, every in config.evaluators.items()
+    }
+    often = {
+        name: max(1, round(min(factor, 1) * getattr(recipe, name)))
+        for name in ("log_every", "checkpoint_every")
+        if name not in given
+    }
+    return replace(config, evaluators=evaluators, **often)
 
 
 EVERY = "evaluate_every"

@@ -27,7 +27,7 @@ from crate_mae.training.distributed import Processes
 BATCH = 128
 
 
-def some(source: ImageSource, most: int) -> ImageSource:
+def evenly_spaced(source: ImageSource, most: int) -> ImageSource:
     """At most ``most`` images of a source, evenly spaced, so that every class is represented."""
     if len(source) <= most:
         return source

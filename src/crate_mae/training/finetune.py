@@ -13,7 +13,7 @@ from crate_mae.models.classifier import Classifier
 from crate_mae.models.zoo import load
 from crate_mae.training.config import FinetuneConfig
 from crate_mae.training.distributed import Processes
-from crate_mae.training.evaluators import as_evaluated, evaluators, some
+from crate_mae.training.evaluators import as_evaluated, evaluators, evenly_spaced
 from crate_mae.training.launch import augmentation, launch
 from crate_mae.training.loop import Job, Outcome
 from crate_mae.training.objectives import Classifying, drop_path
@@ -34,7 +34,7 @@ def finetuning(config: FinetuneConfig, training: ImageSource, validation: ImageS
     validation = relabel(validation, training.class_names)
     model = starting_model(config, training.class_names)
     drop_path(model, config.drop_path)
-    held_out = as_evaluated(some(validation, config.evaluation_images), model.config)
+    held_out = as_evaluated(evenly_spaced(validation, config.evaluation_images), model.config)
     return Job(
         config,
         Classifying(model, config.mixup, config.label_smoothing),

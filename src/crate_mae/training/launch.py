@@ -1,24 +1,31 @@
 """From a configuration to a running training: what pretraining and fine-tuning have in common."""
 
+import logging
 import os
 import shlex
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from crate_mae import figures
 from crate_mae.allocator import freed_memory_kept
+from crate_mae.data.checking import processors
 from crate_mae.data.open import find_images
 from crate_mae.data.source import ImageSource
 from crate_mae.data.transforms import Augmentation
 from crate_mae.device import Device
+from crate_mae.errors import UserError
 from crate_mae.models.config import ModelConfig
 from crate_mae.training.config import Config, RunConfig
 from crate_mae.training.distributed import Processes, joined
 from crate_mae.training.loop import Job, Outcome, train
 from crate_mae.training.run_folder import Run
+from crate_mae.training.training_state import PREFIX, checkpoints_in
+
+log = logging.getLogger("crate_mae")
 
 Prepare = Callable[[Config, ImageSource, ImageSource, Processes], Job]
 """From a configuration, training and validation images to a job."""
@@ -43,8 +50,9 @@ def launch(
         if not processes.is_main:
             console = Console(quiet=True)
         run.admit(config, resume)
+        check_steps(run, config)
         training, validation = processes.main_first(lambda: open_splits(config, download))
-        job = prepare(config, training, validation, processes)
+        job = prepare(replace(config, workers=capped(config.workers)), training, validation, processes)
         with run.held() if processes.is_main else nullcontext():
             if processes.is_main:
                 run.begin(config, job.objective.model.config, training)
@@ -57,6 +65,23 @@ def launch(
         again = shlex.join(command(run, config.task, processes, device, tensorboard))
         _say(console, ending(outcome, run, config, again))
         return outcome
+
+
+def check_steps(run: Run, config: RunConfig) -> None:
+    """Refuse to resume a run to fewer steps than it has done."""
+    done = max((int(path.name.removeprefix(PREFIX)) for path in checkpoints_in(run.checkpoints)), default=0)
+    if config.steps < done:
+        raise UserError(
+            f"{run.path} has done {done:,} steps, more than steps={config.steps}; set steps to {done} or more, or "
+            "choose another --out."
+        )
+
+
+def capped(workers: int) -> int:
+    """At most as many workers as there are processors for this process; a note says where it is fewer."""
+    if workers > (most := processors()):
+        log.info("workers is %d, and this machine has %d processors: %d are used.", workers, most, most)
+    return min(workers, most)
 
 
 def open_splits(config: RunConfig, download: bool) -> tuple[ImageSource, ImageSource]:
@@ -105,9 +130,13 @@ def command(run: Run, task: str, processes: Processes, device: Device, tensorboa
 
 def ending(outcome: Outcome, run: Run, config: RunConfig, again: str) -> str:
     """The last line that a run prints: how it ended, and how to resume it."""
+    best = f"Best checkpoint: {run.best} (step {run.best_step()})"
+    if run.best_step() == 0:
+        best += ", the initial weights: no evaluation since was better"
     if outcome.finished:
-        return f"Done: {outcome.step:,} steps. Best checkpoint: {run.best}"
-    return f"Stopped after step {outcome.step:,} of {config.steps:,}; nothing is lost. Resume it with: {again}"
+        return f"Done: {outcome.step:,} steps. {best}"
+    how = f"Stopped after step {outcome.step:,} of {config.steps:,}; nothing is lost."
+    return f"{how} {best}\nResume it with: {again}"
 
 
 def draw_curves(run: Run, job: Job) -> None:

@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from crate_mae.atomic_write import clean
 from crate_mae.data.loader import Batch, Samples, training_batches
 from crate_mae.data.transforms import sample_generator
+from crate_mae.data.workers import kill_workers, stopping
 from crate_mae.errors import UserError
 from crate_mae.models.checkpoint import write_checkpoint
 from crate_mae.models.image_model import ImageModel
@@ -24,11 +24,11 @@ from crate_mae.training import training_state
 from crate_mae.training.config import RunConfig
 from crate_mae.training.distributed import Processes, join, micro_batch, whole
 from crate_mae.training.evaluators import Evaluator
-from crate_mae.training.interruption import interruption
+from crate_mae.training.interruption import Stopped, interruption
 from crate_mae.training.objectives import Objective
 from crate_mae.training.optim import adamw, cosine_schedule, set_learning_rate
-from crate_mae.training.run_folder import Run
-from crate_mae.training.tensorboard import TensorBoard
+from crate_mae.training.run_folder import STOPPED, Run
+from crate_mae.training.tensorboard import Board
 from crate_mae.training.training_state import State, checkpoints_in
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.float32, "float64": torch.float64}
@@ -72,7 +72,7 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
         joined.compile()
     optimiser = adamw(model, config.learning_rate, config.weight_decay, config.betas, job.layer_decay)
     state = resume(run, model, optimiser, processes, console)
-    saved = state.step
+    done = saved = state.step
     watch = Watch(job, run, state, processes)
     batches = training_batches(
         job.samples,
@@ -84,44 +84,57 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
         workers=config.workers,
         max_bad=config.max_bad,
     )
+
+    def save() -> int:
+        watch.settle()
+        training_state.save(
+            run.checkpoints,
+            model=model,
+            optimiser=optimiser,
+            state=watch.state(done),
+            config=config,
+            processes=processes,
+        )
+        return done
+
     with (
-        closing(batches),  # its workers end with the run, however it ends
+        stopping(batches),  # its workers end with the run, however it ends
         run.logging(),
         interruption() as stop,
         progress(config.task, config.steps, console, done=state.step) as advance,
-        TensorBoard(run.path, state.step, on=tensorboard and processes.is_main) as board,
+        Board(run.path, state.step, on=tensorboard and processes.is_main) as board,
     ):
         watch.board, watch.console = board, console
         if state.step == 0:
             watch.evaluate(0, config.evaluators)
         for step in range(state.step, config.steps):
+            try:
+                with stop.while_waiting(may_end=processes.world == 1):  # several processes must agree on the step
+                    taken = list(islice(batches, config.accumulation))
+            except Stopped:
+                kill_workers()  # they may have much to load
+                break
             rate = cosine_schedule(step, config.steps, config.warmup, config.learning_rate)
             set_learning_rate(optimiser, rate)
             seed_step(config.seed, step, processes.rank)
-            loss, norm = take_step(joined, optimiser, list(islice(batches, config.accumulation)), config, processes)
+            loss, norm = take_step(joined, optimiser, taken, config, processes)
 
             done = step + 1
             watch.stepped(loss, norm)
             last, asked = done == config.steps, processes.any(stop.asked)
-            due = last or asked or done % config.checkpoint_every == 0
             if done % config.log_every == 0 or last:
                 watch.log(done, rate)
             watch.evaluate(done, [name for name, every in config.evaluators.items() if last or done % every == 0])
-            if due:
-                watch.settle()
-                training_state.save(
-                    run.checkpoints,
-                    model=model,
-                    optimiser=optimiser,
-                    state=watch.state(done),
-                    config=config,
-                    processes=processes,
-                )
-                saved = done
+            if last or done % config.checkpoint_every == 0:
+                saved = save()
             advance(watch.words)
-            if asked and not last:
+            if asked:
                 break
-    return Outcome(saved, saved >= config.steps)
+        if done > saved:
+            save()
+        if done < config.steps:
+            watch.evaluate_stopped(done)
+    return Outcome(done, done >= config.steps)
 
 
 def resume(
@@ -143,6 +156,7 @@ def resume(
         optimiser.state.clear()  # an unreadable checkpoint may have left something there
     processes.wait()
     if processes.is_main:
+        run.restore_best()
         run.rewind(state.step)
         run.note_start(state.step, processes.world, processes.device)
     return state
@@ -188,7 +202,7 @@ class Watch:
     run: Run
     began: State
     processes: Processes
-    board: TensorBoard = field(init=False)
+    board: Board = field(init=False)
     console: Console = field(init=False)
     words: str = ""
     """The text beside the progress bar."""
@@ -199,6 +213,8 @@ class Watch:
         self.fresh: list[Tensor] = []
         """Losses and norms that are still on the device: reading each one would wait for it."""
         self.step = self.began.step
+        self.evaluated = -1
+        """The last step of which the metric that chooses the best checkpoint is known."""
         self.clock = self.lap = time.monotonic()
         self.lap_step = self.step
 
@@ -250,7 +266,16 @@ class Watch:
         self.words = f"loss {values['loss']:.4f}  {speed:,.0f} images/s"
         self._write(done, values)
 
-    def evaluate(self, done: int, names: Collection[str]) -> None:
+    def evaluate_stopped(self, done: int) -> None:
+        """Evaluate a run that was asked to stop, after its checkpoint is saved, so that ``best`` is what it came to.
+
+        Its line of metrics is marked, and a best checkpoint that it replaces is kept: a resumed run drops the line and
+        restores that one, so that it ends as if it had never been stopped.
+        """
+        if done > max(self.evaluated, 0):
+            self.evaluate(done, [self.job.config.best_from], stopped=True)
+
+    def evaluate(self, done: int, names: Collection[str], stopped: bool = False) -> None:
         """The values of these evaluators; with the one that chooses the best checkpoint, that one and a picture."""
         due = [evaluator for name, evaluator in self.job.evaluators.items() if name in names]
         if not due:
@@ -261,19 +286,22 @@ class Watch:
         with torch.no_grad():
             values = dict(pair for evaluator in due for pair in evaluator(model))
         if config.best_by in values:
-            self._keep_best(done, model, values[config.best_by])
-        self._write(done, values)
+            self.evaluated = done
+            self._keep_best(done, model, values[config.best_by], stopped)
+        self._write(done, values, stopped)
         shown = ", ".join(f"{name.replace('_', ' ')} {number:.4g}" for name, number in values.items())
         self.console.print(f"step {done} of {config.steps}: {shown}", highlight=False, soft_wrap=True)
         self.lap += time.monotonic() - began  # images/s counts training only
 
-    def _keep_best(self, done: int, model: ImageModel, value: float) -> None:
+    def _keep_best(self, done: int, model: ImageModel, value: float, stopped: bool) -> None:
         config = self.job.config
         is_best = self.best is None or (value < self.best if config.lower_is_better else value > self.best)
         self.best = value if is_best else self.best
         if not self.processes.is_main:
             return
         if is_best:
+            if stopped:
+                self.run.copy_best()
             extras = model.extras() | {"step": done, "steps": config.steps}
             write_checkpoint(self.run.best, model.kind, model.config, model.state_dict(), extras)
         if self.job.draw:
@@ -288,7 +316,7 @@ class Watch:
         """Time spent in the loop, over all starts."""
         return self.began.seconds + time.monotonic() - self.clock
 
-    def _write(self, done: int, values: dict[str, float]) -> None:
+    def _write(self, done: int, values: dict[str, float], stopped: bool = False) -> None:
         if self.processes.is_main:
-            self.run.write(done, values)
+            self.run.write(done, values | {STOPPED: True} if stopped else values)
             self.board.write(done, values)

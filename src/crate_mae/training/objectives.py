@@ -40,7 +40,7 @@ class Completing(Objective):
 
 
 class Classifying(Objective):
-    """Cross entropy, with label smoothing and mixup if asked for.
+    """Cross entropy, with label smoothing and mixup if they are above 0.
 
     Mixup (Zhang et al., 2018): x = a x_i + (1 - a) x_j and the same for the labels, with a ~ Beta(mixup, mixup) drawn
     once for a batch, and j a permutation of it.

@@ -16,7 +16,7 @@ from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.image_model import ImageModel
 from crate_mae.training.config import PretrainConfig
 from crate_mae.training.distributed import Processes
-from crate_mae.training.evaluators import evaluators, masked_as_evaluated, some
+from crate_mae.training.evaluators import evaluators, evenly_spaced, masked_as_evaluated
 from crate_mae.training.launch import augmentation, launch
 from crate_mae.training.loop import Job, Outcome
 from crate_mae.training.objectives import Completing
@@ -31,10 +31,10 @@ def pretraining(config: PretrainConfig, training: ImageSource, validation: Image
     """A new masked autoencoder, its objective, samples and evaluators."""
     model = MaskedAutoencoder(config.model_config(), torch.Generator().manual_seed(config.seed))
     samples = {
-        split: masked_as_evaluated(some(source, config.evaluation_images), model.config, config.mask_ratio)
+        split: masked_as_evaluated(evenly_spaced(source, config.evaluation_images), model.config, config.mask_ratio)
         for split, source in (("train", training), ("val", validation))
     }
-    drawn = some(validation, config.pictures) if config.pictures else None
+    drawn = evenly_spaced(validation, config.pictures) if config.pictures else None
     return Job(
         config,
         Completing(model),

@@ -4,6 +4,7 @@ import fcntl
 import json
 import logging
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,14 +20,17 @@ from matplotlib.figure import Figure
 
 from crate_mae import figures
 from crate_mae.atomic_write import atomic_write
+from crate_mae.atomic_write import commit as atomic_commit
 from crate_mae.data.source import ImageSource, fingerprint
 from crate_mae.errors import UserError
 from crate_mae.models.config import ModelConfig
-from crate_mae.models.locate import BEST
+from crate_mae.models.locate import BEST, CONFIG
 from crate_mae.settings import FORMAT_VERSION, check_version
 from crate_mae.training.config import FREE, HOW_IT_RUNS, TASKS, Config, RunConfig, override
 
 FORMAT = "crate-mae run"
+STOPPED = "stopped"
+"""Marks the line of metrics of an evaluation that a run made because it was asked to stop."""
 
 
 @dataclass(frozen=True)
@@ -163,11 +167,36 @@ class Run:
     def rewind(self, step: int) -> None:
         """Remove the metrics of steps after ``step``, and a line cut short: they will be written again.
 
-        A run that starts again at step 0 also evaluates its initial weights again.
+        A run that starts again at step 0 also evaluates its initial weights again. Evaluations at a stop go too.
         """
-        kept = [json.dumps(line) + "\n" for line in self.read() if 0 < step >= line["step"]]
+        kept = [json.dumps(line) + "\n" for line in self.read() if 0 < step >= line["step"] and not line.get(STOPPED)]
         if self.metrics.exists():
             _replace(self.metrics, "".join(kept))
+
+    @property
+    def best_before(self) -> Path:
+        """The best checkpoint before an evaluation at a stop found a better one."""
+        return self.best.with_name("best-before-stop")
+
+    def copy_best(self) -> None:
+        """Keep the best checkpoint, for a resumed run to restore."""
+        if self.best.is_dir() and not self.best_before.exists():
+            part = self.best_before.with_name(f".{self.best_before.name}.part")
+            shutil.copytree(self.best, part, dirs_exist_ok=True)
+            atomic_commit(part, self.best_before)
+
+    def restore_best(self) -> None:
+        """Undo what an evaluation at a stop did to the best checkpoint."""
+        if self.best_before.is_dir():
+            shutil.rmtree(self.best, ignore_errors=True)
+            self.best_before.rename(self.best)
+
+    def best_step(self) -> int | None:
+        """The step of the best checkpoint; None where there is none, or one of crate-mae 0.1.0."""
+        try:
+            return json.loads((self.best / CONFIG).read_text()).get("step")
+        except (OSError, ValueError):
+            return None
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -237,7 +266,7 @@ def configured(
     if stored is None:
         if recipe is None:
             raise UserError(f"{run.path} holds no run to resume; choose a --recipe to start one.")
-        return override(replace(recipe, **given), words)
+        return override(replace(recipe, **given), words, scale_intervals=True)
     run.check_task(kind)
     before = stored.config
     assert isinstance(before, kind)

@@ -108,7 +108,7 @@ def save(
 
 
 def restore(path: Path, model: ImageModel, optimiser: torch.optim.Optimizer, processes: Processes) -> State:
-    """Restore model and optimiser from a checkpoint, whatever number of processes wrote it."""
+    """Restore model and optimiser from a checkpoint, written by any number of processes."""
     try:
         state = State(**json.loads((path / STATE).read_text()))
         if path.name != f"{PREFIX}{state.step:08d}":

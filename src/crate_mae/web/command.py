@@ -32,7 +32,7 @@ RESERVED = 48
 
 
 def run(
-    checkpoints: Sequence[Path],
+    checkpoints: Sequence[str | Path],
     limits: Limits,
     host: str,
     port: int,
@@ -86,7 +86,7 @@ def descriptors() -> int:
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
-def load_served(checkpoints: Sequence[Path], device: torch.device) -> list[Served]:
+def load_served(checkpoints: Sequence[str | Path], device: torch.device) -> list[Served]:
     """The models, checked: they take pictures, and one mask fits all of them."""
     served = [Served(name_of(path), load_autoencoder(path).to(device).eval()) for path in checkpoints]
     for one in served:
@@ -106,9 +106,9 @@ def load_served(checkpoints: Sequence[Path], device: torch.device) -> list[Serve
     return served
 
 
-def name_of(checkpoint: Path) -> str:
-    """The name of a run's or a checkpoint's folder."""
-    folder = checkpoint.resolve()
+def name_of(checkpoint: str | Path) -> str:
+    """The name of a run's or a checkpoint's folder, or of a model that has none here."""
+    folder = Path(checkpoint).expanduser().resolve()
     return folder.parents[1].name if folder.parent.name == "checkpoints" else folder.name
 
 

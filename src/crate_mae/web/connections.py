@@ -54,7 +54,7 @@ class Connection(H11Protocol):
 
     @property
     def waits_for_client(self) -> bool:
-        """Whether no complete request is in hand."""
+        """Whether there is no complete request of this client to work on."""
         return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     def send_400_response(self, msg: str) -> None:

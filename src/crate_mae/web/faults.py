@@ -10,7 +10,7 @@ from traceback import extract_tb
 AGAIN = 60.0
 """Seconds after which a kind of fault is reported again, with how often it came."""
 QUIET = ("Invalid HTTP request received.",)
-"""What a client did wrong and was told; nothing for the log."""
+"""Mistakes of clients, which were answered; they are not logged."""
 
 
 class Faults(logging.Handler):

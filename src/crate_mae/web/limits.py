@@ -1,4 +1,4 @@
-"""What a request may ask for, and how it is told that it asked for too much."""
+"""Limits on requests, and the answer to a request that exceeds one."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ RETRY_AFTER = {"Retry-After": "2"}
 
 @dataclass(frozen=True)
 class Limits:
-    """The bounds of one request and of all that wait."""
+    """Limits of one request, and of all requests that wait."""
 
     upload: float = 10 * MILLION
     """Bytes of an image file as it is sent."""
@@ -23,7 +23,7 @@ class Limits:
     seconds: float = 20.0
     """From a request's arrival to its answer, waiting included; and for an upload to arrive."""
     waiting: int = 64
-    """Requests that may wait while others are worked on; further ones are told to come back."""
+    """Requests that may wait while others are worked on; further ones are answered 503."""
     workers: int = 2
     """Requests worked on at once; the processor's cores are shared among them."""
     side: int = 16_384

@@ -13,7 +13,7 @@ from crate_mae.web.multipart import file_in
 
 CLOSE = {"Connection": "close"}  # what is left of the body is not worth reading
 LINGER = 2.0
-"""Seconds for which what a client still sends is thrown away after it was told that it is too much."""
+"""Seconds during which further data of a client are read and discarded after a refusal."""
 
 
 class Intake:

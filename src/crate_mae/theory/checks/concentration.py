@@ -18,19 +18,9 @@ LARGE = th.Setting(d=3072, N=392, K=24, p=128, sigma=SIGMA, epsilon=0.5)
 def _constants(name: str, generator: torch.Generator) -> dict[str, dict]:
     rows = {}
     for label, setting, trials in (("Base", replace(th.BASE, sigma=SIGMA), TRIALS), ("larger", LARGE, TRIALS_LARGER)):
-        tuned = th.at_optimum(setting)
-        values = torch.tensor([_one(name, tuned, generator) for _ in range(trials)], dtype=torch.float64)
+        values = cn.monte_carlo(th.at_optimum(setting), trials, generator, [name])[name]
         rows[label] = {**spread(values), "q99": float(values.quantile(0.99)), "max": float(values.max())}
     return rows
-
-
-def _one(name: str, setting: th.Setting, generator: torch.Generator) -> float:
-    seen = th.observe(setting, generator)
-    if name == "noise":
-        return cn.noise_constant(setting, seen)
-    if name == "neumann":
-        return cn.neumann_constant(setting, seen)
-    return cn.signal_constants(setting, seen)[name]
 
 
 def _check(name: str, claim: str, expected: float, generator: torch.Generator) -> Check:
