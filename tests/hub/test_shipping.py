@@ -178,10 +178,10 @@ def test_probes_of_a_shipped_model_stay_out_of_the_package(original: crate_mae.M
 
 
 @pytest.mark.parametrize(
-    "words", ["complete photo.jpg --out x.png", "serve", "inspect --data digits", "embed folder --out x.npz"]
+    "words", ["complete photo.jpg --out x.png", "serve", "inspect --data digits", "embed digits --out x.npz"]
 )
 def test_without_weights_one_sentence_asks_for_a_checkpoint(
-    words: str, place: Path, capsys: pytest.CaptureFixture[str]
+    words: str, photo: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main(words.split())
