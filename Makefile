@@ -2,7 +2,7 @@
 # make test     install what testing needs and run the suite; make test-all adds what is marked slow
 # make lint     format and style by ruff, types by mypy
 # make docs     the documentation as a site: open site/index.html
-# make pages    the tables of docs/performance.md and docs/results.md, from the records in benchmarks/
+# make pages    the tables of docs/performance.md, residual-form.md and results.md, from the records in benchmarks/
 # make install  the environment alone
 PYTHON ?= python3
 BIN := .venv/bin

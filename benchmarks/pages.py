@@ -1,4 +1,4 @@
-"""Fill the tables of docs/performance.md and docs/results.md from the records in this folder: ``make pages``.
+"""``make pages``: fill the tables of the documentation from the records in this folder.
 
 A page marks the place of a table; what stands between the marks is replaced:
 
@@ -16,10 +16,10 @@ from typing import Any
 from crate_mae.bench import table
 from crate_mae.bench.profiling import KINDS, REST
 from crate_mae.bench.race import table as race_table
-from crate_mae.reproduce import table as reproduced_table
+from crate_mae.reproduce import comparison_table
 
 RECORDS = Path(__file__).parent
-PAGES = [RECORDS.parent / "docs" / name for name in ("performance.md", "results.md")]
+PAGES = [RECORDS.parent / "docs" / name for name in ("performance.md", "residual-form.md", "results.md")]
 MARKED = re.compile(r"(?<=<!-- table: )(\S+)( -->\n)(?:.*?)(?=<!-- end -->)", re.DOTALL)
 
 
@@ -59,6 +59,11 @@ def race() -> str:
     return race_table.markdown(record("race"))
 
 
+def race_layers() -> str:
+    """What each layer of the race's models does."""
+    return race_table.layers_markdown(record("race"))
+
+
 def protocol() -> str:
     """How the models of all reproduced tables were trained."""
     return record("reproduce/table2")["protocol"] + "\n"
@@ -68,11 +73,11 @@ def reproduced(name: str) -> str:
     """A table or figure of the paper; the protocol of all of them is said once."""
     found = record(f"reproduce/{name}")
     notes = [note for note in found["notes"] if note != found["protocol"]]
-    return reproduced_table.markdown(found | {"notes": notes}, level=3)
+    return comparison_table.markdown(found | {"notes": notes}, level=3)
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    made.__name__.replace("_", "-"): made for made in (bench, bench_runs, profile, race, protocol)
+    made.__name__.replace("_", "-"): made for made in (bench, bench_runs, profile, race, race_layers, protocol)
 } | {path.stem: partial(reproduced, path.stem) for path in (RECORDS / "reproduce").glob("*.json")}
 
 

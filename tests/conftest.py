@@ -31,11 +31,9 @@ CHECKED = [
     "image_tensors",
     "mssa_cpu",
     "operators",
-    "photo",
     "planning",
     "reports",
     "theory",
-    "tiles",
     "tokens",
     "web.views",
 ]

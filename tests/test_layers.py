@@ -1,13 +1,16 @@
-"""Dependencies point one way."""
+"""Dependencies point one way; the tests and the documentation have the same folders as the source."""
 
 import ast
+import re
 import subprocess
 import sys
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "src" / "crate_mae"
+TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src" / "crate_mae"
 ORDER = [  # each may import those before it
     ["allocator", "atomic_write", "errors", "figures", "mssa_cpu", "progress", "torchvision_fix"],
     ["image_files", "operators", "tokens", "device", "settings"],
@@ -45,6 +48,35 @@ def test_a_module_imports_only_what_lies_below_it(path: Path) -> None:
         if (subject, name) in WHEN_CALLED:
             continue
         assert LEVEL[name] < LEVEL[subject], f"{subject} imports {name}"
+
+
+def folders(top: Path) -> set[str]:
+    return {str(path.parent.relative_to(top)) for path in top.rglob("*.py")} - {"."}
+
+
+def test_the_tests_have_the_folders_of_the_source() -> None:
+    assert folders(TESTS) == folders(SOURCE) | {"documentation", "fixtures"}
+    for folder in folders(SOURCE):
+        assert list((TESTS / folder).glob("test_*.py")), f"tests/{folder} has no tests"
+
+
+def test_a_module_has_a_name_of_its_own() -> None:
+    """Nearly the same name twice in a folder, such as table.py and tables.py, can't be told apart."""
+    for folder in folders(SOURCE):
+        stems = sorted(path.stem for path in (SOURCE / folder).glob("*.py"))
+        for short, long in combinations(stems, 2):
+            assert long.removeprefix(short) not in ("s", "r", "er", "ing", "ed"), f"{folder}: {short} and {long}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/how-it-is-built.md"])
+def test_the_documented_tree_is_the_tree(page: str) -> None:
+    text = (TESTS.parent / page).read_text()
+    for folder in {folder.split("/")[0] for folder in folders(SOURCE)}:
+        assert re.search(rf"^  {folder}/ ", text, re.MULTILINE) or f"`{folder}/`" in text, folder
+    modules = {path.stem for path in SOURCE.glob("*.py")} - {"__init__", "__main__"}
+    assert {name for name in modules if f"{name}.py" not in text} == set(), page
+    named = re.findall(r"^  (\w+)(?:/|\.py) ", text, re.MULTILINE) if page == "README.md" else []
+    assert set(named) <= modules | folders(SOURCE)
 
 
 def test_theory_imports_no_model_and_figures_no_torch() -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import pytest
 
 from crate_mae import UserError
-from crate_mae.settings import FORMAT_VERSION, ONE_FOR_BOTH, Part, Range, Settings, Since
+from crate_mae.settings import FORMAT_VERSION, ONE_FOR_BOTH, FieldsOf, Range, Settings, Since
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Camera(Settings):
     subject: ClassVar[str] = "a camera"
 
     name: Annotated[str, "shown"]
-    lens: Annotated[dict[str, Any], Part(Lens)] = field(default_factory=dict)
+    lens: Annotated[dict[str, Any], FieldsOf(Lens)] = field(default_factory=dict)
     size: Annotated[tuple[int, int] | None, ONE_FOR_BOTH, Range(least=1)] = None
     gains: Annotated[tuple[float, ...], Range(least=0, below=2)] = ()
     places: Annotated[dict[Literal["left", "right"], int], "shown", Range(least=1)] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Atomic writes: whenever a kill or a power cut comes, a file is either complete or what it was before."""
+"""Atomic writes: after a kill or a power cut, a file or folder is either complete or as it was before."""
 
 import os
 import shutil
@@ -9,17 +9,16 @@ from pathlib import Path
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """A temporary name beside ``path``, for the block to write to; after the block, the file gets its name.
+    """A temporary name beside ``path``, under which the block writes a file or a folder; it is renamed after the block.
 
-    When the block fails, ``path`` stays as it was. The temporary name is this process's own.
+    If the block fails, ``path`` stays as it was. The temporary name contains the process id.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield temporary
         commit(temporary, path)
     finally:
-        with suppress(OSError):
-            temporary.unlink()
+        remove(temporary)
 
 
 def commit(temporary: Path, path: Path) -> None:
@@ -33,10 +32,16 @@ def commit(temporary: Path, path: Path) -> None:
 def clean(folder: Path) -> None:
     """Remove the temporary files and folders that a kill left below ``folder``."""
     for left in sorted(folder.rglob(".*.part")):
-        if left.is_dir():
-            shutil.rmtree(left, ignore_errors=True)
-        else:
-            left.unlink(missing_ok=True)
+        remove(left)
+
+
+def remove(path: Path) -> None:
+    """Delete a file or a folder, if it exists and as far as the system allows."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
 
 
 def _flush(path: Path) -> None:

@@ -23,22 +23,24 @@ class Encoded:
     name: str
 
 
-Picture = Image.Image | Encoded | str | Path
+ImageInput = Image.Image | Encoded | str | Path
 """An image, or what it can be read from."""
 
 
-def read(picture: Picture, name: str | None = None, before: Callable[[Image.Image], None] | None = None) -> Image.Image:
+def read(
+    source: ImageInput, name: str | None = None, before: Callable[[Image.Image], None] | None = None
+) -> Image.Image:
     """An image, decoded and upright; the first frame of an animated one.
 
     ``name`` is what errors call it, by default its file's name; ``before`` gets an opened file before its pixels are
     decoded.
     """
-    name = name or _name(picture)
+    name = name or _name(source)
     try:
-        if isinstance(picture, Image.Image):
-            image = _upright(picture)
+        if isinstance(source, Image.Image):
+            image = _upright(source)
         else:
-            with Image.open(BytesIO(picture.content) if isinstance(picture, Encoded) else picture) as opened:
+            with Image.open(BytesIO(source.content) if isinstance(source, Encoded) else source) as opened:
                 if before:
                     before(opened)
                 image = _upright(opened)
@@ -53,13 +55,13 @@ def read(picture: Picture, name: str | None = None, before: Callable[[Image.Imag
     return image
 
 
-def _name(picture: Picture) -> str:
-    match picture:
+def _name(source: ImageInput) -> str:
+    match source:
         case Image.Image():
             return "the image"
         case Encoded():
-            return picture.name
-    return str(picture)
+            return source.name
+    return str(source)
 
 
 def _upright(image: Image.Image) -> Image.Image:

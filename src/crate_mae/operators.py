@@ -281,7 +281,7 @@ def ista_overcomplete(
         A_1 = relu(eta D^T z - eta lambda)
         A_2 = relu(A_1 - eta D^T (D A_1 - z) - eta lambda)
 
-    (Yang et al., *Scaling White-Box Transformers for Vision*, 2024.) Zero is feasible, so for eta <= 1 / ||D||^2 the
+    (Yang et al., "Scaling White-Box Transformers for Vision", 2024.) Zero is feasible, so for eta <= 1 / ||D||^2 the
     objective ``lasso`` never rises.
     """
     first = torch.relu(eta * (tokens @ dictionary) - eta * lambda_)

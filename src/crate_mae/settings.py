@@ -65,7 +65,7 @@ class Since:
 
 
 @dataclass(frozen=True)
-class Part:
+class FieldsOf:
     """A dictionary of some fields of other settings."""
 
     of: "type[Settings]"
@@ -92,7 +92,7 @@ class Setting:
     def settle(self, value: Any) -> Any:
         """The value in the form of the field's type: a list becomes a tuple, a whole number a float."""
         try:
-            if part := self.mark(Part):
+            if part := self.mark(FieldsOf):
                 return part.of.settle_some(value)
             settled = _settle(value, self.kind, ONE_FOR_BOTH in self.marks)
             bounds = self.mark(Range)
@@ -171,7 +171,7 @@ class Settings:
             since = setting.mark(Since)
             if since and version < since.version:
                 values.setdefault(name, since.before)
-            elif (part := setting.mark(Part)) and isinstance(values.get(name), dict):
+            elif (part := setting.mark(FieldsOf)) and isinstance(values.get(name), dict):
                 values[name] = part.of.upgrade(dict(values[name]), version)
         cls.check_names(values)
         if missing := cls.all().keys() - values:

@@ -118,9 +118,9 @@ class Mask:
         """``fill`` where masked, the patches elsewhere."""
         return torch.where(self.masked[..., None], fill.to(patches.dtype), patches)
 
-    def mean_over_masked(self, values: Float[Tensor, "b n"]) -> Float[Tensor, ""]:
-        """The mean over all masked patches of the batch; zero if nothing is masked."""
-        return torch.where(self.masked, values, 0).sum() / self.masked.sum().clamp(min=1)
+    def mean_over_masked(self, values: Float[Tensor, "b n"], dim: int | None = None) -> Float[Tensor, "*left"]:
+        """The mean over all masked patches of the batch, or over those of each image (``dim=-1``); zero without any."""
+        return torch.where(self.masked, values, 0).sum(dim) / self.masked.sum(dim).clamp(min=1)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def sine_cosine_table(grid: Size, dim: int) -> Float[Tensor, "n d"]:
     """The fixed 2-D table of He et al.: half of the channels for the column, half for the row, sines then cosines."""
     if dim % 4:
         raise UserError(f"the fixed position table needs a dim that 4 divides, not {dim}; use positions='learned'.")
-    # float32 in numpy, as the authors' code does it: the table then equals theirs to the last bit.
+    # float32 in numpy, as the authors' code does it. numpy's sine differs in the last bit from processor to processor.
     frequency = 1.0 / 10000 ** (np.arange(dim // 4, dtype=np.float32) / np.float32(dim / 4))
     row, column = (np.outer(np.arange(size, dtype=np.float32), frequency) for size in grid)
     row, column = (np.concatenate([np.sin(angle), np.cos(angle)], -1) for angle in (row, column))

@@ -49,4 +49,4 @@ def test_the_level_of_chance() -> None:
 
 def test_where_there_is_nothing_to_compare_it_says_so() -> None:
     assert "no subspaces" in str(incoherence(small_model("vit_mae_base").encoder))
-    assert "single" in str(incoherence(small_model("crate_mae_tiny", heads=1).encoder))
+    assert "only one subspace" in str(incoherence(small_model("crate_mae_tiny", heads=1).encoder))

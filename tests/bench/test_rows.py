@@ -17,17 +17,17 @@ from rich.console import Console
 from benchmarks import pages
 from crate_mae import UserError, from_vit_mae
 from crate_mae.bench import (
+    coding_rate,
     command,
     contestants,
+    data_parallel,
     encoding,
     image_pipeline,
     machine,
-    memory,
     own_process,
-    probing,
-    processes,
+    peak_memory,
+    probe_sweep,
     profiling,
-    rates,
     scaling,
     start,
     steps,
@@ -115,7 +115,7 @@ def test_peak_memory_by_hand() -> None:
     """A linear map whose step is known: a result, a gradient of it, a gradient of the weight, Adam's temporaries."""
     weight = torch.nn.Parameter(torch.zeros(1000, 1000))
     x = torch.ones(3000, 1000)
-    found = memory.peak(Trainee(lambda: (x @ weight).square().sum(), torch.optim.AdamW([weight], fused=True)))
+    found = peak_memory.peak(Trainee(lambda: (x @ weight).square().sum(), torch.optim.AdamW([weight], fused=True)))
     size = 4 * 10**6
     assert found.state == pytest.approx(4 * size, abs=100)
     # The product, its square, and in the backward pass the gradients of both.
@@ -126,15 +126,15 @@ def test_peak_memory_by_hand() -> None:
 def test_memory(no_transformers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """One contestant in its own process gives the same numbers as in this one."""
     work = Work(CONFIG, 2)
-    apart = memory.in_a_process_of_its_own(OURS, work)
-    here = memory.peak(contestants.ours(work))
+    apart = peak_memory.in_a_process_of_its_own(OURS, work)
+    here = peak_memory.peak(contestants.ours(work))
     assert apart.above == pytest.approx(here.above, rel=0.02)
     sizes = [parameter.numel() for parameter in work.model().parameters()]
     assert apart.state == 16 * sum(sizes) + 4 * len(sizes)  # and each parameter's count of steps
     monkeypatch.setattr(
-        memory, "in_a_process_of_its_own", lambda name, work: memory.peak(contestants.TRAINEES[name](work))
+        peak_memory, "in_a_process_of_its_own", lambda name, work: peak_memory.peak(contestants.TRAINEES[name](work))
     )
-    row, missing = memory.rows(memory.Sizes(CONFIG, (2,)), quiet())
+    row, missing = peak_memory.rows(peak_memory.Sizes(CONFIG, (2,)), quiet())
     check([row], 1)
     assert row.peak_bytes.keys() == {OURS, LISTING}
     assert row.result.middle == row.peak_bytes[OURS] / row.peak_bytes[LISTING]
@@ -142,11 +142,11 @@ def test_memory(no_transformers: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rates() -> None:
-    sizes = rates.Sizes(batch=2, tokens=20, dim=24, subspaces=3, rounds=2)
-    check(list(rates.rows(sizes, quiet())), 2)
-    W = project(*rates.tokens_and_bases(sizes))
-    for side in rates.SIDES.values():
-        torch.testing.assert_close(side(W), rates.small_side(W), rtol=2e-3, atol=2e-3)
+    sizes = coding_rate.Sizes(batch=2, tokens=20, dim=24, subspaces=3, rounds=2)
+    check(list(coding_rate.rows(sizes, quiet())), 2)
+    W = project(*coding_rate.tokens_and_bases(sizes))
+    for side in coding_rate.SIDES.values():
+        torch.testing.assert_close(side(W), coding_rate.small_side(W), rtol=2e-3, atol=2e-3)
 
 
 def test_the_profile_knows_every_kind_by_torchs_own_names() -> None:
@@ -157,15 +157,15 @@ def test_the_profile_knows_every_kind_by_torchs_own_names() -> None:
 
 
 def test_the_probe_reports_convergence_and_accuracy_on_both_sides() -> None:
-    (row,) = probing.rows(probing.Sizes(600, 12), quiet())
+    (row,) = probe_sweep.rows(probe_sweep.Sizes(600, 12), quiet())
     check([row], 1)
     assert row.details["fits"].keys() == {"sweep", "scikit-learn"}
     for side in row.details["fits"].values():
         assert [fit["C"] for fit in side] == list(STRENGTHS)
         assert all(fit["converged"] and fit["accuracy"] > 15 for fit in side)
     assert "all fits converged on both sides" in row.note
-    data = probing.made(600, 12)
-    assert not all(fit.converged for fit in probing.separate(data, max_iter=1))
+    data = probe_sweep.made(600, 12)
+    assert not all(fit.converged for fit in probe_sweep.separate(data, max_iter=1))
     np.testing.assert_allclose(data.train.std(0), 1, rtol=1e-3)
 
 
@@ -186,10 +186,10 @@ def test_a_photo_has_the_spectrum_of_photographs() -> None:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 def test_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = processes.Sizes(CONFIG, batch=4, steps=1, rounds=2)
-    assert 0 < processes.start(sizes, sorted(os.sched_getaffinity(0))[:2]) < 60
-    monkeypatch.setattr(processes, "start", lambda sizes, cores: 2 / len(cores))
-    (row,) = processes.rows(sizes, quiet())
+    sizes = data_parallel.Sizes(CONFIG, batch=4, steps=1, rounds=2)
+    assert 0 < data_parallel.start(sizes, sorted(os.sched_getaffinity(0))[:2]) < 60
+    monkeypatch.setattr(data_parallel, "start", lambda sizes, cores: 2 / len(cores))
+    (row,) = data_parallel.rows(sizes, quiet())
     check([row], 1)
     assert row.result.middle == 2
 
@@ -272,5 +272,5 @@ def test_rows_by_name() -> None:
     assert all(f"| `{name}` |" in explained for name in command.GROUPS)
     assert list(command.chosen(("start", "base"))) == ["start", "base"]
     assert list(command.chosen(())) == list(command.GROUPS)
-    with pytest.raises(UserError, match="there is no row strat; choose from base"):
+    with pytest.raises(UserError, match="there is no row strat; did you mean start"):
         command.chosen(("strat",))

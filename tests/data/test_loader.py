@@ -152,7 +152,7 @@ def test_the_augmentation_is_drawn_after_the_mask_from_the_same_generator(labell
     generator = sample_generator(3, 1, 7)
     mask = random_mask(1, 6, 0.5, generator)[0]
     assert torch.equal(data.mask((1, 7)), mask)
-    assert torch.equal(data[1, 7].image, data.transform(data.source.picture(7), generator))
+    assert torch.equal(data[1, 7].image, data.transform(data.source.encoded(7), generator))
     batch = data.batch([data[1, 7], data[0, 2]])
     assert torch.equal(batch.masks, torch.stack([mask, data.mask((0, 2))]))
     assert batch.given is batch.masks
@@ -164,7 +164,7 @@ def test_without_masks_there_are_images_and_labels_alone(labelled: Path) -> None
     assert batch.given is batch.labels
     assert not hasattr(batch, "masks")
     sample = data[1, 7]
-    assert torch.equal(sample.image, data.transform(data.source.picture(7), sample_generator(3, 1, 7)))
+    assert torch.equal(sample.image, data.transform(data.source.encoded(7), sample_generator(3, 1, 7)))
 
 
 def test_evaluation_sees_each_once_and_always_the_same(labelled: Path) -> None:

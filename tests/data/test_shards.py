@@ -103,11 +103,11 @@ def test_a_stopped_pack_leaves_nothing(labelled: Path, tmp_path: Path, monkeypat
 
 
 def test_what_a_killed_pack_left_is_in_nobodys_way(labelled: Path, tmp_path: Path) -> None:
-    write(tmp_path / ".shards.partial" / "junk.png")
+    write(tmp_path / ".shards.123.part" / "junk.png")
     pack(labelled, tmp_path / "shards")
     assert len(open_dataset(tmp_path / "shards", "train")) > 50
     assert not (tmp_path / "shards" / "junk.png").exists()
-    assert not (tmp_path / ".shards.partial").exists()
+    assert not (tmp_path / ".shards.123.part").exists()
 
 
 def test_the_layout_of_other_tools(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_sizes() -> None:
         (["pack", "none", "--out", "out"], "no folder"),
         (["pack", "set", "--out", "set"], "not empty"),
         (["pack", "set", "--out", "out", "--shard-size", "big"], "--shard-size"),
-        (["pack", "shards", "--out", "out"], "shards already"),
+        (["pack", "shards", "--out", "out"], "holds shards"),
         (["pack", "empty", "--out", "out"], "no images"),
         (["pack", "set", "--out", "shards/a.tar"], "Not a directory"),
         (["check", "none"], "no folder"),

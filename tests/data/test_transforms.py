@@ -150,7 +150,7 @@ def test_a_large_jpeg_is_decoded_small_and_looks_the_same(tmp_path: Path, monkey
         upright = source.read(index)
         for seed in range(10):
             sizes.clear()
-            found = transform(source.picture(index), sample_generator(seed))
+            found = transform(source.encoded(index), sample_generator(seed))
             expected = transform(upright, sample_generator(seed))
             assert sizes[0][0] < sizes[1][0]
             assert (sizes[0][0] > sizes[0][1]) == (upright.width > upright.height)
@@ -209,4 +209,4 @@ def test_a_truncated_file_is_a_user_error(tmp_path: Path) -> None:
     picture(0, (100, 100)).save(buffer, "jpeg")
     (tmp_path / "cut.jpg").write_bytes(buffer.getvalue()[:2000])
     with pytest.raises(UserError, match=r"cut\.jpg can't be read"):
-        Augmentation((8, 8), 3, *PLAIN)(Folder(tmp_path, None).picture(0), sample_generator(0))
+        Augmentation((8, 8), 3, *PLAIN)(Folder(tmp_path, None).encoded(0), sample_generator(0))

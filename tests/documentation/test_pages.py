@@ -110,14 +110,16 @@ def _data(page: Path, ran: list[Ran], names: Names) -> None:
     checks = [
         one.printed for one in ran if one.text.startswith("crate-mae data check") and "imagenette" not in one.text
     ]
-    assert sum("train: 24 images, 2 classes, 0 bad." in printed for printed in checks) == 3
+    assert sum("train: 24 images, 2 classes, 0 unreadable." in printed for printed in checks) == 3
     assert ran[-1].printed.count("torch.Size([16, 3, 224, 224])") == 3
 
 
 def _training(page: Path, ran: list[Ran], names: Names) -> None:
     assert Run(Path("runs/photos")).series("val_loss").keys() == {0, 2}
     assert Path("runs/photos-probe/probe.json").is_file()
-    assert Run(Path("runs/from-python")).settings()["settings"]["seed"] == 1
+    stored = Run(Path("runs/from-python")).stored()
+    assert stored is not None
+    assert stored.config.seed == 1
 
 
 def _planning(page: Path, ran: list[Ran], names: Names) -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, confusion_matrix, top_k_accuracy_score
 
 from crate_mae.cli import main
-from crate_mae.data.source import Part, Pictures
+from crate_mae.data.source import ArrayImages, Subset
 from crate_mae.errors import UserError
 from crate_mae.evaluation.accuracy import Marks, evaluate
 from crate_mae.models.classifier import Classifier
@@ -29,16 +29,16 @@ def lively(names: list[str] = NAMES) -> Classifier:
     return model
 
 
-def pictures(labels: np.ndarray, names: list[str] = NAMES) -> Pictures:
+def pictures(labels: np.ndarray, names: list[str] = NAMES) -> ArrayImages:
     rng = np.random.default_rng(0)
     colours = rng.integers(0, 256, (len(labels), 3, 4, 3), dtype=np.uint8)
-    return Pictures("set", colours.repeat(4, 1).repeat(5, 2), labels, names)
+    return ArrayImages("set", colours.repeat(4, 1).repeat(5, 2), labels, names)
 
 
 LABELS = np.random.default_rng(1).integers(0, 8, 150)
 
 
-def direct_scores(model: Classifier, source: Pictures) -> np.ndarray:
+def direct_scores(model: Classifier, source: ArrayImages) -> np.ndarray:
     """One image at a time, by the public API."""
     with torch.no_grad():
         rows = [model(model.preprocess(source.read(index))[None])[0] for index in range(len(source))]
@@ -70,7 +70,7 @@ def test_classes_are_matched_by_name() -> None:
     other.labels = other.labels + 1
     assert np.array_equal(evaluate(model, other, console=QUIET).counts, expected.counts)
     some = np.flatnonzero(LABELS < 3)
-    few = Part(pictures(LABELS, NAMES[:3] + ["x"] * 5), some)
+    few = Subset(pictures(LABELS, NAMES[:3] + ["x"] * 5), some)
     marks = evaluate(model, few, console=QUIET)
     assert np.array_equal(marks.counts[:3], expected.counts[:3])
     assert [each.name for each in marks.classes] == ["ant", "bee", "cat"]
@@ -139,8 +139,11 @@ def test_evaluate_from_the_command_line(tree: Path, tmp_path: Path, capsys: pyte
     (tree / "test" / "ant" / "bad.png").write_text("no image")
     lively().save(tmp_path / "run" / "checkpoints" / "best")
     out = tmp_path / "new" / "marks.json"
-    main(["evaluate", str(tmp_path / "run"), "--data", str(tree), "--out", str(out), "--batch-size", "16"])
-    printed = capsys.readouterr().out
+    with pytest.raises(SystemExit) as stop:
+        main(["evaluate", str(tmp_path / "run"), "--data", str(tree), "--out", str(out), "--batch-size", "16"])
+    assert stop.value.code == 1
+    printed, errors = capsys.readouterr()
+    assert errors.endswith("1 of 41 images can't be read.\n")
     stored = json.loads(out.read_text())
     assert f"top-1 accuracy    {stored['top1']:6.2f} %" in printed
     assert "(4 of 8 classes)" in printed

@@ -8,7 +8,7 @@ from PIL import Image
 
 import crate_mae
 from crate_mae.data.folders import Folder
-from crate_mae.data.source import Part, Pictures, fingerprint
+from crate_mae.data.source import ArrayImages, Subset, fingerprint
 from crate_mae.errors import UserError
 from crate_mae.features import extraction as subject
 from crate_mae.features.extraction import Reader, Which, describe, model_features
@@ -18,10 +18,10 @@ QUIET = Reader(batch=4)
 
 
 @pytest.fixture
-def source() -> Pictures:
+def source() -> ArrayImages:
     """Eleven pictures of noise in two classes."""
     pixels = np.random.default_rng(0).integers(0, 256, (11, 12, 24, 3), dtype=np.uint8)
-    return Pictures("noise", pixels, np.arange(11) % 2, ["a", "b"])
+    return ArrayImages("noise", pixels, np.arange(11) % 2, ["a", "b"])
 
 
 def test_one_pass_gives_every_layer_and_pool(model: crate_mae.MaskedAutoencoder, images: torch.Tensor) -> None:
@@ -33,7 +33,7 @@ def test_one_pass_gives_every_layer_and_pool(model: crate_mae.MaskedAutoencoder,
     torch.testing.assert_close(describe(model, first, images)[first[0]], model.features(images, 1, "mean"))
 
 
-def test_every_image_is_described_in_its_place(source: Pictures) -> None:
+def test_every_image_is_described_in_its_place(source: ArrayImages) -> None:
     model = small_model("crate_mae_tiny")
     model.train()
     (found,) = model_features(model, source, [Which(-1, "mean")], reader=QUIET).values()
@@ -44,7 +44,7 @@ def test_every_image_is_described_in_its_place(source: Pictures) -> None:
     assert found.values.dtype == np.float32
 
 
-def test_layers_are_counted_from_either_end(source: Pictures) -> None:
+def test_layers_are_counted_from_either_end(source: ArrayImages) -> None:
     model = small_model("crate_mae_tiny")
     both = model_features(model, source, [Which(-2, "cls"), Which(1, "cls")], reader=QUIET)
     assert list(both) == [Which(1, "cls")]
@@ -67,7 +67,9 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[set[Which]]:
     return made
 
 
-def test_what_is_in_the_cache_is_not_computed_again(source: Pictures, tmp_path: Path, passes: list[set[Which]]) -> None:
+def test_what_is_in_the_cache_is_not_computed_again(
+    source: ArrayImages, tmp_path: Path, passes: list[set[Which]]
+) -> None:
     model = small_model("crate_mae_tiny")
     one, two = Which(1, "cls"), Which(-1, "mean")
     first = model_features(model, source, [one], cache=tmp_path, reader=QUIET)
@@ -82,17 +84,17 @@ def test_what_is_in_the_cache_is_not_computed_again(source: Pictures, tmp_path: 
 
 
 def test_another_model_or_another_set_has_another_place(
-    source: Pictures, tmp_path: Path, passes: list[set[Which]]
+    source: ArrayImages, tmp_path: Path, passes: list[set[Which]]
 ) -> None:
     model = small_model("crate_mae_tiny")
     models = [model, small_model("crate_mae_tiny", lambda_=0.9), small_model("crate_mae_tiny", mean=(0.1, 0.2, 0.3))]
     changed = small_model("crate_mae_tiny")
     with torch.no_grad():
         changed.encoder.blocks[1].ista.dictionary[0, 0] += 1
-    other = Pictures("noise", 255 - source.pictures, source.labels, ["a", "b"])
-    relabelled = Pictures("noise", source.pictures, 1 - source.labels, ["a", "b"])
-    renamed = Pictures("noise", source.pictures, source.labels, ["c", "d"])
-    shorter = Part(source, np.arange(10))
+    other = ArrayImages("noise", 255 - source.images, source.labels, ["a", "b"])
+    relabelled = ArrayImages("noise", source.images, 1 - source.labels, ["a", "b"])
+    renamed = ArrayImages("noise", source.images, source.labels, ["c", "d"])
+    shorter = Subset(source, np.arange(10))
     for each in [*models, changed]:
         model_features(each, source, [Which(-1, "cls")], cache=tmp_path, reader=QUIET)
     for part in (other, relabelled, renamed, shorter):
@@ -100,7 +102,7 @@ def test_another_model_or_another_set_has_another_place(
     assert len(passes) == 8
 
 
-def test_a_damaged_cache_is_computed_again(source: Pictures, tmp_path: Path, passes: list[set[Which]]) -> None:
+def test_a_damaged_cache_is_computed_again(source: ArrayImages, tmp_path: Path, passes: list[set[Which]]) -> None:
     model, which = small_model("crate_mae_tiny"), Which(-1, "cls")
     good = model_features(model, source, [which], cache=tmp_path, reader=QUIET)[which]
     (file,) = tmp_path.iterdir()
@@ -117,7 +119,9 @@ def test_a_damaged_cache_is_computed_again(source: Pictures, tmp_path: Path, pas
     assert file.read_bytes() == whole
 
 
-def test_a_write_that_fails_leaves_nothing(source: Pictures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_leaves_nothing(
+    source: ArrayImages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 

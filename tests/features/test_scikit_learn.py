@@ -135,8 +135,8 @@ def test_the_columns_have_names(gray: Path) -> None:
         (COLOURS[:0], "0 sample"),
         ([], "0 sample|Expected 2D"),
         (["missing.png"], None),
-        ("photo.png", "one picture"),
-        (Image.new("L", (8, 8)), "one picture"),
+        ("photo.png", "X is one image"),
+        (Image.new("L", (8, 8)), "X is one image"),
         ([Image.new("L", (8, 8)), 3], "also int"),
     ],
 )
@@ -154,10 +154,10 @@ def test_what_could_mean_several_things_is_refused(colour: Path, X: Any, words: 
     [
         ({"layer": 3}, "no layer 3 in 2"),
         ({"layer": "last"}, "no layer 'last'"),
-        ({"pool": "grid"}, "'cls', 'mean'"),
+        ({"pool": "grid"}, "'mean', 'cls'"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"device": "tpu"}, "device is 'tpu'"),
-        ({"checkpoint": "/nowhere/at/all"}, "no folder /nowhere/at/all"),
+        ({"checkpoint": "/nowhere/at/all"}, "/nowhere/at/all is no checkpoint"),
     ],
 )
 def test_wrong_settings_are_errors_of_fit(colour: Path, settings: dict[str, Any], words: str) -> None:
@@ -182,7 +182,7 @@ def test_it_tells_its_progress_where_asked(colour: Path, capsys: pytest.CaptureF
 class OnTables(CrateFeatures):
     """Any table of numbers as images of 8 x 8 pixels: scikit-learn's checks know no pictures."""
 
-    def _pictures(self, X: Any, config: Any, reset: bool) -> list[Any]:
+    def _images(self, X: Any, config: Any, reset: bool) -> list[Any]:
         table = validate_data(self, X, reset=reset)[:, :64]
         pixels = np.zeros((len(table), 64))
         pixels[:, : table.shape[1]] = 1 / (1 + np.exp(-table))

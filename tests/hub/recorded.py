@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from crate_mae import recipes
-from crate_mae.data.source import Pictures
+from crate_mae.data.source import ArrayImages
 from crate_mae.models.image_model import ImageModel
 from crate_mae.training.config import RunConfig
 from crate_mae.training.run_folder import Run
@@ -26,7 +26,7 @@ FINETUNED = [
 ]
 
 
-IMAGES = Pictures("black", np.zeros((7, 8, 8), dtype=np.uint8), np.arange(7), [str(n) for n in range(7)])
+IMAGES = ArrayImages("black", np.zeros((7, 8, 8), dtype=np.uint8), np.arange(7), [str(n) for n in range(7)])
 
 
 def recorded(path: Path, model: ImageModel, **settings: Any) -> Path:

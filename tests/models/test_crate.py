@@ -46,6 +46,29 @@ def test_the_encoder_layer_may_keep_the_half_step_beside_the_code() -> None:
     torch.testing.assert_close(whole.tokens, paper.tokens)
 
 
+def test_the_sum_is_twice_the_relaxed_step_of_one_half_to_the_next_norm() -> None:
+    Z = torch.randn(2, 5, 12, dtype=torch.float64)
+    added = build(CrateEncoderBlock, encoder_skip="added").double().step(Z).tokens
+    relaxed = build(CrateEncoderBlock, encoder_skip="relaxed", relaxation=0.5).double().step(Z).tokens
+    torch.testing.assert_close(added, 2 * relaxed)
+    norm = nn.LayerNorm(12, eps=1e-12, dtype=torch.float64)
+    torch.testing.assert_close(norm(added), norm(relaxed))
+
+
+def test_the_alpha_layer_token_by_token_from_its_formula() -> None:
+    """Yang et al., 2024: two steps from zero on the LASSO, decoded by the second dictionary, added to the token."""
+    block = build(CrateEncoderBlock, sparsifier="alpha", overcomplete=4, encoder_skip="added")
+    half, _, tokens = block.step(torch.randn(2, 5, 12))
+    D, second = (matrix.detach().double() for matrix in (block.ista.dictionary, block.ista.decoupled))
+    assert D.shape == second.shape == (12, 48)
+    for h, out in zip(half.detach().flatten(0, 1), tokens.detach().flatten(0, 1), strict=True):
+        z = (h.double() - h.double().mean()) / (h.double().var(correction=0) + 1e-5).sqrt()
+        code = torch.zeros(48, dtype=torch.float64)
+        for _ in range(2):
+            code = (code + 0.1 * D.T @ (z - D @ code) - 0.1 * 0.3).clamp(min=0)
+        torch.testing.assert_close(out, (h + second @ code).float())
+
+
 def test_the_alpha_sparsifier_codes_in_more_atoms_and_maps_back() -> None:
     block = build(CrateEncoderBlock, sparsifier="alpha", overcomplete=2, encoder_skip="added")
     half, code, tokens = block.step(torch.randn(2, 5, 12))

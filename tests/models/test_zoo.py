@@ -132,7 +132,7 @@ def test_weights_start_as_documented() -> None:
 
 
 def test_wrong_names_and_presets_get_one_sentence() -> None:
-    with pytest.raises(UserError, match="crate_mae_base"):
+    with pytest.raises(UserError, match="there is no model crate_mae_huge; did you mean crate_mae_large"):
         crate_mae.create_model("crate_mae_huge")
     with pytest.raises(UserError, match="only CRATE models"):
         crate_mae.create_model("vit_mae_base", preset="official")

@@ -3,14 +3,25 @@
 import json
 import math
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
+from crate_mae.cli.arguments import given
 from crate_mae.errors import UserError
 from crate_mae.recipes import FINETUNE, PRETRAIN, digits, find, finetune_digits
-from crate_mae.training.config import PretrainConfig, override
+from crate_mae.reproduce.scales import desk
+from crate_mae.training.config import FinetuneConfig, PretrainConfig, override
+from crate_mae.training.run_folder import Run, configured
 
 RECIPES = PRETRAIN | FINETUNE
+
+
+def test_the_paper_s_fine_tuning_reads_the_class_token_and_ours_the_mean() -> None:
+    pools = {name: recipe().pool for name, recipe in FINETUNE.items()}
+    ours = {"finetune_digits", "finetune_cpu"}
+    assert {name for name, pool in pools.items() if pool == "mean"} == ours
+    assert {config.pool for config in desk().finetune.values()} == {"cls"}
 
 
 @pytest.mark.parametrize(
@@ -169,3 +180,10 @@ def test_a_recipe_that_does_not_exist() -> None:
 def test_a_number_that_is_not_finite_is_refused_from_python_too() -> None:
     with pytest.raises(UserError, match="choose finite numbers"):
         replace(digits(), learning_rate=math.inf)
+
+
+def test_options_of_the_command_line_are_not_read_as_words(tmp_path: Path) -> None:
+    options = given(checkpoint=Path("none"), random=False, data=" 3=4 ", data_root=None)
+    assert options == {"checkpoint": "none", "data": " 3=4 "}  # --set would make None of the first, strip the second
+    config = configured(Run(tmp_path), finetune_digits(), FinetuneConfig, options, ["steps=7"])
+    assert config == replace(finetune_digits(), checkpoint="none", data=" 3=4 ", steps=7)

@@ -13,7 +13,7 @@ import crate_mae
 from crate_mae.cli import main
 from crate_mae.data.loader import training_batches
 from crate_mae.data.open import open_dataset
-from crate_mae.data.source import Pictures
+from crate_mae.data.source import ArrayImages
 from crate_mae.errors import UserError
 from crate_mae.models.classifier import Classifier
 from crate_mae.training.config import FinetuneConfig
@@ -35,12 +35,12 @@ def config(**settings: Any) -> FinetuneConfig:
     return FinetuneConfig(**(plain | settings))
 
 
-def pictures(labels: list[int], names: tuple[str, ...] = NAMES) -> Pictures:
+def pictures(labels: list[int], names: tuple[str, ...] = NAMES) -> ArrayImages:
     pixels = np.random.default_rng(0).integers(0, 256, (len(labels), 12, 24, 3), dtype=np.uint8)
-    return Pictures("set", pixels, np.array(labels), names)
+    return ArrayImages("set", pixels, np.array(labels), names)
 
 
-def job(settings: FinetuneConfig, validation: Pictures | None = None) -> Job:
+def job(settings: FinetuneConfig, validation: ArrayImages | None = None) -> Job:
     return finetuning(settings, pictures([0, 1, 2] * 4), validation or pictures([0, 1, 2]), ALONE)
 
 
@@ -109,7 +109,7 @@ def test_random_weights_need_no_checkpoint() -> None:
 
 def test_validation_labels_are_matched_by_name(checkpoint: Path) -> None:
     settings = config(checkpoint=str(checkpoint))
-    (judge,) = job(settings, pictures([0, 1, 1], ("emu", "cat"))).evaluators
+    (judge,) = job(settings, pictures([0, 1, 1], ("emu", "cat"))).evaluators.values()
     assert [label for batch in judge.batches("val", small_model("vit_mae_small")) for label in batch.labels] == [
         2,
         0,

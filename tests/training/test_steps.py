@@ -15,7 +15,7 @@ from torch.nn.utils import clip_grad_norm_
 
 import crate_mae
 from crate_mae.cli import main
-from crate_mae.data.source import Pictures
+from crate_mae.data.source import ArrayImages
 from crate_mae.models.config import ModelConfig
 from crate_mae.recipes import FINETUNE, PRETRAIN
 from crate_mae.training import launch as launching
@@ -91,11 +91,11 @@ def test_compiled_it_learns_the_same(tmp_path: Path) -> None:
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 
 
-def fake(model: ModelConfig) -> Pictures:
+def fake(model: ModelConfig) -> ArrayImages:
     """Six pictures of the model's shape, of two classes."""
     shape = (6, *model.image_size, *([3] if model.channels == 3 else []))
     pictures = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    return Pictures("noise", pictures, np.arange(6) % 2, ["even", "odd"])
+    return ArrayImages("noise", pictures, np.arange(6) % 2, ["even", "odd"])
 
 
 def two_steps(config: RunConfig, run: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
 from crate_mae.analysis.streaming import Curve, Moments
@@ -42,18 +42,12 @@ def panels_of(model: MaskedAutoencoder, images: Tensor, completion: Completion) 
     places = unpatchify(hidden, config.patch_size, config.grid).amax(1)[..., None].cpu().numpy()
     original, completed = (pictures(model, batch) for batch in (images, completion.completed))
     masked = [np.where(where > 0, MASKED_COLOUR, _rgb(image)) for where, image in zip(places, original, strict=True)]
-    return Panels(masked, completed, original, image_errors(completion).tolist(), completion.caption)
+    return Panels(masked, completed, original, completion.image_errors.tolist(), completion.caption)
 
 
 def pictures(model: ImageModel, images: Tensor) -> list[np.ndarray]:
     """Normalised images as arrays (H, W, C) in [0, 1]."""
     return [np.atleast_3d(np.asarray(model.to_image(image), dtype=np.float32) / 255) for image in images]
-
-
-def image_errors(completion: Completion) -> Float[Tensor, " b"]:
-    """Each image's mean squared error over its masked patches; 0 if none is masked."""
-    masked = completion.mask.masked
-    return torch.where(masked, completion.errors, 0).sum(-1) / masked.sum(-1).clamp(min=1)
 
 
 @dataclass(frozen=True)
@@ -80,7 +74,7 @@ class RatioWatch:
     def add(self, images: Tensor) -> None:
         """Add a batch of normalised images."""
         masks = _nested_masks(self.model, len(images), self.ratios, self._generators)
-        self._moments.add(torch.stack([image_errors(self.model(images, mask)) for mask in masks], 1))
+        self._moments.add(torch.stack([self.model(images, mask).image_errors for mask in masks], 1))
 
     def result(self) -> Ratios:
         """The result over all batches so far."""

@@ -40,6 +40,11 @@ class View:
         return wide(self.block.bases)
 
     @cached_property
+    def entering(self) -> Columns:
+        """Z^l."""
+        return wide(self.tokens).mT
+
+    @cached_property
     def half(self) -> Columns:
         """Z^{l+1/2}."""
         return wide(self.step.half).mT
@@ -53,6 +58,11 @@ class View:
     def code(self) -> Float[Tensor, "b m N"]:
         """A^{l+1}: the sparse code of an encoder layer, Z^{l+1} itself in the paper's form."""
         return wide(self.step.code).mT
+
+    @cached_property
+    def leaving(self) -> Columns:
+        """Z^{l+1}."""
+        return wide(self.step.tokens).mT
 
     @cached_property
     def attended(self) -> Columns:
@@ -69,6 +79,17 @@ class View:
         steps = torch.stack([own, mssa_field(self.attended, self.bases, self.epsilon)])
         raw, beyond = step_cosines(steps, self.attended, self.bases, self.epsilon)
         return raw.acos().rad2deg(), beyond.acos().rad2deg()
+
+    def compression(self, tokens: Columns) -> PerImage:
+        """R^c(. | U^l) of tokens that are scaled to norm 1, so that only their directions count."""
+        return rates.compression_rate(tokens, self.bases, self.epsilon, unit_norm=True)
+
+    def objective(self, tokens: Columns) -> PerImage:
+        """Delta R(. | U^l) - lambda ||.||_1 of tokens that are scaled to norm 1, with the layer's own lambda."""
+        assert self.block.threshold is not None
+        return rates.sparse_rate_reduction(
+            tokens, self.bases, self.epsilon, self.block.threshold, norm="l1", unit_norm=True
+        )
 
 
 def wide(tensor: Tensor) -> Tensor:
@@ -107,11 +128,14 @@ class Quantity:
     """One sentence for a reader of the report."""
     of: Callable[[View], PerImage]
     needs_subspaces: bool = True
+    needs_threshold: bool = False
 
     def why_not(self, block: Block) -> str | None:
         """Why the quantity is not defined for a layer; None if it is."""
         if self.needs_subspaces and block.bases is None:
             return "it needs the subspaces U of a white-box layer, and this family has none"
+        if self.needs_threshold and block.threshold is None:
+            return "it is about a layer that compresses and then sparsifies, and a decoder layer does the reverse"
         return None
 
 
@@ -154,17 +178,36 @@ QUANTITIES: dict[str, Quantity] = {
         "The rate of all tokens minus the compression, both raw. With learned bases it can be negative.",
         lambda at: rates.rate_reduction(at.half, at.bases, at.epsilon),
     ),
+    "compression_step": Quantity(
+        "compression, change by MSSA",
+        r"R^c(Z^{\ell+1/2}\,|\,U^\ell) - R^c(Z^\ell\,|\,U^\ell)",
+        "nats",
+        "The compression of the half step minus that of the tokens that enter the layer, each token scaled to norm 1: "
+        "below 0 if the first half of the layer compresses.",
+        lambda at: at.compression(at.half) - at.compression(at.entering),
+        needs_threshold=True,
+    ),
+    "objective_step": Quantity(
+        "sparse rate reduction, change by the layer",
+        r"L(Z^{\ell+1}\,|\,U^\ell) - L(Z^\ell\,|\,U^\ell)",
+        "nats",
+        "The objective L = R - R^c - lambda ||.||_1 of the tokens that leave the layer minus that of those that enter "
+        "it, against the layer's own subspaces and with its lambda, each token scaled to norm 1: above 0 if the layer "
+        "improves the objective.",
+        lambda at: at.objective(at.leaving) - at.objective(at.entering),
+        needs_threshold=True,
+    ),
     "sparsity": Quantity(
         "non-zero entries of the code",
-        r"\|A^{\ell+1}\|_0\,/\,(dN)",
+        r"\|A^{\ell+1}\|_0\,/\,(mN)",
         "share of entries",
-        "The share of entries of the layer's sparse code that are not exactly zero; lower is sparser. In the paper's "
-        "form the code is the layer's output.",
+        "The share of entries of the layer's sparse code that are not exactly zero; lower is sparser. A token's code "
+        "has m entries; in the paper's form m = d and the code is the layer's output.",
         lambda at: sparsity(at.code),
         needs_subspaces=False,
     ),
     "gini": Quantity(
-        "Gini index",
+        "Gini index of the code",
         r"\mathrm{Gini}(|A^{\ell+1}|)",
         "0 to 1",
         "How unequal the magnitudes of the code's entries are: 0 if all are equal, close to 1 if a few hold all.",

@@ -10,20 +10,20 @@ from typing import Any
 from rich.console import Console
 
 from crate_mae.bench import (
+    coding_rate,
+    data_parallel,
     encoding,
     image_pipeline,
-    memory,
-    probing,
-    processes,
+    peak_memory,
+    probe_sweep,
     profiling,
-    rates,
     scaling,
     start,
     steps,
 )
 from crate_mae.bench.machine import machine
 from crate_mae.bench.table import Row, details, markdown, on_terminal
-from crate_mae.errors import UserError
+from crate_mae.errors import UserError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -39,15 +39,15 @@ class Group:
 
 GROUPS: dict[str, Group] = {
     "base": Group(steps.rows, steps.BASE_WHOLE, steps.BASE_QUICK),
-    "memory": Group(memory.rows, memory.WHOLE, memory.QUICK),
+    "memory": Group(peak_memory.rows, peak_memory.WHOLE, peak_memory.QUICK),
     "encoding": Group(encoding.rows, encoding.WHOLE, encoding.QUICK),
     "small": Group(steps.rows, steps.SMALL_WHOLE, steps.SMALL_QUICK),
     "profile": Group(profiling.rows, profiling.WHOLE, profiling.QUICK),
     "forms": Group(steps.form_rows, steps.FORMS_WHOLE, steps.FORMS_QUICK),
-    "rates": Group(rates.rows, rates.WHOLE, rates.QUICK),
-    "probe": Group(probing.rows, probing.WHOLE, probing.QUICK),
+    "rates": Group(coding_rate.rows, coding_rate.WHOLE, coding_rate.QUICK),
+    "probe": Group(probe_sweep.rows, probe_sweep.WHOLE, probe_sweep.QUICK),
     "pipeline": Group(image_pipeline.rows, image_pipeline.WHOLE, image_pipeline.QUICK),
-    "processes": Group(processes.rows, processes.WHOLE, processes.QUICK),
+    "processes": Group(data_parallel.rows, data_parallel.WHOLE, data_parallel.QUICK),
     "scaling": Group(scaling.rows, scaling.WHOLE, scaling.QUICK),
     "start": Group(start.rows, start.WHOLE, start.QUICK),
 }
@@ -58,7 +58,7 @@ def chosen(only: tuple[str, ...]) -> dict[str, Group]:
     """The groups with these names; all of them if there is none."""
     for name in only:
         if name not in GROUPS:
-            raise UserError(f"there is no row {name}; choose from {', '.join(GROUPS)}.")
+            raise UserError(f"there is no row {name}; {did_you_mean(name, GROUPS)}")
     return {name: GROUPS[name] for name in only or GROUPS}
 
 

@@ -24,7 +24,7 @@ from crate_mae.bench.table import Row, at_least
 from crate_mae.data.folders import Folder
 from crate_mae.data.loader import LabelledSamples, training_batches
 from crate_mae.data.transforms import Augmentation, Transform
-from crate_mae.image_files import Encoded, Picture
+from crate_mae.image_files import Encoded, ImageInput
 from crate_mae.models.config import IMAGENET_MEAN, IMAGENET_STD
 
 PIPELINE, DECODING = "pipeline", "decoding alone"
@@ -47,9 +47,9 @@ WHOLE, QUICK = Sizes(), Sizes(images=64, rounds=2)
 class Decoding(Transform):
     """Decode the image in full and in colour, with Pillow only, and discard it."""
 
-    def __call__(self, picture: Picture, generator: torch.Generator) -> UInt8[Tensor, "c H W"]:
-        assert isinstance(picture, Encoded)
-        with Image.open(BytesIO(picture.content)) as opened:
+    def __call__(self, source: ImageInput, generator: torch.Generator) -> UInt8[Tensor, "c H W"]:
+        assert isinstance(source, Encoded)
+        with Image.open(BytesIO(source.content)) as opened:
             opened.load()
         return torch.zeros(self.channels, *self.size, dtype=torch.uint8)
 

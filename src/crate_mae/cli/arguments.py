@@ -34,9 +34,10 @@ CHECKPOINTS = ("checkpoint", "second")
 """Arguments that name a model."""
 
 
-def data_settings(data: str | None, root: Path | None) -> list[str]:
-    """--data and --data-root as settings of a run."""
-    return [f"{key}={value}" for key, value in (("data", data), ("data_root", root)) if value is not None]
+def given(**options: Any) -> dict[str, Any]:
+    """The options that were given, as fields of a run's configuration, where a path is text."""
+    chosen = {name: value for name, value in options.items() if value not in (None, False)}
+    return {name: str(value) if isinstance(value, Path) else value for name, value in chosen.items()}
 
 
 def checked_seed(seed: int) -> int:

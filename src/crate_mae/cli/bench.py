@@ -5,11 +5,12 @@ from pathlib import Path
 
 import tyro
 
-from crate_mae.errors import UserError
+from crate_mae.errors import UserError, check_at_least
 
 
 def bench(
     out: Path | None = None,
+    *,
     quick: bool = False,
     only: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
     verbose: bool = False,
@@ -24,15 +25,16 @@ def bench(
     Leave the machine alone while it runs.
 
     With --race, train CRATE-MAE and ViT-MAE, each with its own best recipe, for the same seconds of processor time on
-    CIFAR-10 and Imagenette, and compare loss, linear probe, 20-NN and fine-tuning. A busy machine makes it longer and
-    changes no result. What is finished is kept in OUT; the same command continues a race that was stopped.
+    CIFAR-10 and Imagenette, and compare loss, linear probe, 20-NN, fine-tuning and what each layer does. A busy machine
+    makes it longer and changes no result. What is finished is kept in OUT; the same command continues a race that was
+    stopped.
 
     Args:
         out: Folder for the results: bench.json and bench.md in runs/bench by default, race.json and race.md in
             runs/race.
         quick: Fewer rounds and smaller sizes, in three minutes: to see that it works, not to publish.
         only: Only these rows: base, memory, encoding, small, profile, forms, rates, probe, pipeline, processes,
-            scaling, start; in the race: cifar10, imagenette, crate-mae, vit-mae. May be given again.
+            scaling, start; in the race: cifar10, imagenette, crate-mae, vit-mae, paper-form. May be given again.
         verbose: Print each row's quartiles, share of sgemm's rate, memory and remarks too; bench.md always has them.
         race: Compare models after the same processor time, in place of the table.
         seconds: race: processor time of each training.
@@ -42,37 +44,36 @@ def bench(
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler tells the terminal when it starts and stops
     from rich.console import Console
 
-    given = ["crate-mae bench", *(["--race"] * race), *(["--quick"] * quick)]
+    words = ["crate-mae bench", *(["--race"] * race), *(["--quick"] * quick)]
+    chosen_rows = [f"--only {name}" for name in only]
     if race:
-        from crate_mae.bench.race.command import chosen as chosen_contestants
-        from crate_mae.bench.race.command import race as run_race
-
         if quick:
             raise UserError("--race has no --quick; use fewer --seconds and --seeds.")
-        if seconds <= 0:
-            raise UserError(f"--seconds is {seconds:g}; choose a number above 0.")
-        if seeds < 1:
-            raise UserError(f"--seeds is {seeds}; choose a whole number from 1 up.")
-        words = [*given, f"--seconds {seconds:g}", f"--seeds {seeds}", *(f"--only {name}" for name in only)]
-        run_race(
-            out or Path("runs/race"),
-            data_root,
-            seconds=seconds,
-            seeds=seeds,
-            console=Console(),
-            command=" ".join(words),
-            recipes=chosen_contestants(only),
-        )
+        words += [f"--seconds {seconds:g}", f"--seeds {seeds}", *chosen_rows]
+        _race(out or Path("runs/race"), data_root, seconds, seeds, only=only, command=" ".join(words))
         return
 
     from crate_mae.bench.command import chosen, run
 
-    words = [*given, *(f"--only {name}" for name in only)]
     run(
         out or Path("runs/bench"),
         chosen(only),
         quick=quick,
         verbose=verbose,
-        command=" ".join(words),
+        command=" ".join([*words, *chosen_rows]),
         console=Console(),
     )
+
+
+def _race(
+    out: Path, data_root: Path | None, seconds: float, seeds: int, *, only: tuple[str, ...], command: str
+) -> None:
+    if seconds <= 0:
+        raise UserError(f"--seconds is {seconds:g}; choose a number above 0.")
+    check_at_least("--seeds", seeds, 1)
+
+    from rich.console import Console
+
+    from crate_mae.bench.race.command import chosen, race
+
+    race(out, data_root, seconds=seconds, seeds=seeds, console=Console(), command=command, recipes=chosen(only))

@@ -16,6 +16,7 @@ from crate_mae.models.shipped import shipped_names
 def probe(
     checkpoint: tyro.conf.Positional[Checkpoint],
     data: Data,
+    *,
     data_root: Path | None = None,
     download: bool = False,
     layer: tyro.conf.UseAppendAction[tuple[Literal["all"] | int, ...]] = (),
@@ -88,6 +89,7 @@ def probe_folder(checkpoint: str) -> Path:
 def evaluate(
     checkpoint: tyro.conf.Positional[Checkpoint],
     data: Data,
+    *,
     data_root: Path | None = None,
     download: bool = False,
     split: Literal["train", "val", "test", "all"] = "test",
@@ -98,7 +100,7 @@ def evaluate(
 ) -> None:
     """Measure a fine-tuned classifier: accuracy with its interval, the worst classes, the most frequent confusions.
 
-    The images need labels; classes are matched by name.
+    The images need labels; classes are matched by name. The exit code is 1 if an image can't be read.
 
     Args:
         data_root: Where named sets are; the default is data/.
@@ -138,12 +140,16 @@ def evaluate(
         asked = {"checkpoint": checkpoint, "data": data, "split": split}
         out.write_text(json.dumps(asked | marks.to_dict(), indent=1) + "\n")
         print(f"\nWrote {out}.")
+    if marks.unreadable:
+        print(f"crate-mae: {len(marks.unreadable)} of {len(source)} images can't be read.", file=sys.stderr)
+        sys.exit(1)
 
 
 def predict(
     images: tyro.conf.Positional[tuple[Path, ...]],
     checkpoint: Checkpoint,
     top: int = 5,
+    *,
     batch_size: int = 128,
     workers: int = 0,
     device: Device = "auto",

@@ -8,7 +8,7 @@ import tyro
 
 from crate_mae.cli.arguments import CheckpointOrDefault, Data, checked_seed
 from crate_mae.device import Device, pick_device
-from crate_mae.errors import UserError
+from crate_mae.errors import UserError, check_at_least
 from crate_mae.models.shipped import default_checkpoint
 
 
@@ -25,14 +25,14 @@ def demo(out: Path = Path("runs/demo"), steps: int = 1500, seed: int = 0, device
 
     from crate_mae.reports.demo_command import run
 
-    if steps < 1:
-        raise UserError(f"--steps is {steps}; choose a whole number from 1 up.")
+    check_at_least("--steps", steps, 1)
     run(out, steps, checked_seed(seed), device, Console())
 
 
 def inspect(
     data: Data,
     checkpoint: tyro.conf.Positional[CheckpointOrDefault] = None,
+    *,
     data_root: Path | None = None,
     split: Literal["train", "val", "test"] = "test",
     images: int = 256,
@@ -71,6 +71,7 @@ def serve(
     checkpoint: tyro.conf.Positional[CheckpointOrDefault] = None,
     second: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="SECOND")] = None,
     host: str = "127.0.0.1",
+    *,
     port: int = 8000,
     open: bool = False,
     max_upload_mb: float = 10,

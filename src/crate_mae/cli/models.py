@@ -53,6 +53,7 @@ def convert(
     file: tyro.conf.Positional[Path],
     from_: Annotated[Literal["official", "mae"], tyro.conf.arg(name="from")],
     out: Path,
+    *,
     image_size: int | tuple[int, int] | None = None,
     heads: int | None = None,
     decoder_heads: int | None = None,

@@ -7,7 +7,7 @@ import tyro
 
 from crate_mae.cli.arguments import checked_seed
 from crate_mae.device import Device
-from crate_mae.errors import UserError
+from crate_mae.errors import check_at_least
 
 
 def theory(out: Path = Path("runs/theory"), seed: int = 0) -> None:
@@ -28,6 +28,7 @@ def theory(out: Path = Path("runs/theory"), seed: int = 0) -> None:
 
 def reproduce(
     what: tyro.conf.Positional[str],
+    *,
     scale: Literal["desk", "full"] = "desk",
     data_root: Path | None = None,
     seeds: int = 3,
@@ -55,8 +56,7 @@ def reproduce(
     from crate_mae.reproduce.scales import SCALES
     from crate_mae.reproduce.tasks import Place
 
-    if seeds < 1:
-        raise UserError(f"--seeds is {seeds}; choose a whole number from 1 up.")
-    if processes is not None and processes < 1:
-        raise UserError(f"--processes is {processes}; choose a whole number from 1 up.")
+    check_at_least("--seeds", seeds, 1)
+    if processes is not None:
+        check_at_least("--processes", processes, 1)
     run(what, Place(out, SCALES[scale](), data_root, device), seeds, processes, Console())

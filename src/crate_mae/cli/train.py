@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from crate_mae.cli.arguments import Checkpoint, Settings, data_settings
+from crate_mae.cli.arguments import Checkpoint, Settings, given
 from crate_mae.device import Device, pick_device
 from crate_mae.errors import UserError
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 def plan(
     recipe: str,
+    *,
     set_: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="set", metavar="KEY=VALUE")] = (),
     data: str | None = None,
     data_root: Path | None = None,
@@ -55,12 +56,10 @@ def plan(
     from crate_mae.training.config import RunConfig, override
 
     every: dict[str, Callable[[], RunConfig]] = {**recipes.PRETRAIN, **recipes.FINETUNE}
-    settings = (*data_settings(data, data_root), *set_)
-    config = override(recipes.find(recipe, every), settings, scale_intervals=True)
-    if checkpoint is not None:
-        if recipe in recipes.PRETRAIN:
-            raise UserError(f"--checkpoint is for recipes of finetune; {recipe} is a recipe of pretrain.")
-        config = override(config, [f"checkpoint={checkpoint}"])
+    if checkpoint is not None and recipe in recipes.PRETRAIN:
+        raise UserError(f"--checkpoint is for recipes of finetune; {recipe} is a recipe of pretrain.")
+    options = given(checkpoint=checkpoint, data=data, data_root=data_root)
+    config = override(replace(recipes.find(recipe, every), **options), set_, scale_intervals=True)
     if device is None and devices == 1 and device_memory is None and device_tflops is None:
         device = "here"
     target = hardware(device or "a100", config.precision)
@@ -88,6 +87,7 @@ def set_size(data: str) -> "SetSize":
 
 def pretrain(
     out: Path,
+    *,
     recipe: str | None = None,
     data: str | None = None,
     data_root: Path | None = None,
@@ -122,8 +122,7 @@ def pretrain(
     from crate_mae.training.run_folder import Run, configured
 
     named = find(recipe, PRETRAIN) if recipe else None
-    settings = (*data_settings(data, data_root), *set_)
-    config = configured(Run(out), named, settings, PretrainConfig)
+    config = configured(Run(out), named, PretrainConfig, given(data=data, data_root=data_root), set_)
     if not Run(out).config.exists():
         check_memory(config, pick_device(device), shard)
     run(
@@ -139,6 +138,7 @@ def pretrain(
 
 def finetune(
     out: Path,
+    *,
     recipe: str | None = None,
     checkpoint: Checkpoint | None = None,
     random: bool = False,
@@ -175,10 +175,8 @@ def finetune(
     from crate_mae.training.run_folder import Run, configured
 
     named = find(recipe, FINETUNE) if recipe else None
-    start = [f"checkpoint={checkpoint}"] if checkpoint else []
-    start += ["random=true"] if random else []
-    settings = (*start, *data_settings(data, data_root), *set_)
-    config = configured(Run(out), named, settings, FinetuneConfig)
+    options = given(checkpoint=checkpoint, random=random, data=data, data_root=data_root)
+    config = configured(Run(out), named, FinetuneConfig, options, set_)
     if not Run(out).config.exists():
         check_memory(config, pick_device(device), shard)
     run(

@@ -91,7 +91,7 @@ class Samples(Dataset[Sample], ABC, Generic[SomeBatch]):
         for place in range(index, index + min(NEIGHBOURS, len(self))):
             place %= len(self)
             try:
-                image = self.transform(self.source.picture(place), self.generator(key))
+                image = self.transform(self.source.encoded(place), self.generator(key))
             except UserError as error:
                 bad.append(Bad(place, str(error)))
                 continue
@@ -136,6 +136,7 @@ class GlobalBatches(Sampler[list[Key]]):
         batch: int,
         seed: int,
         steps: range,
+        *,
         rank: int = 0,
         world: int = 1,
         accumulation: int = 1,
@@ -218,7 +219,7 @@ def training_batches(
     ``batch`` is that of all processes together. To resume, begin ``steps`` where the run stopped. Unreadable images
     are logged and replaced; a fraction of them above ``max_bad`` is a ``UserError``. The workers start with the call.
     """
-    order = GlobalBatches(len(samples), batch, samples.seed, steps, rank, world, accumulation)
+    order = GlobalBatches(len(samples), batch, samples.seed, steps, rank=rank, world=world, accumulation=accumulation)
     return _load(samples, order, workers, max_bad)
 
 

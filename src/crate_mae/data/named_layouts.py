@@ -11,7 +11,7 @@ from sklearn.model_selection import train_test_split
 
 from crate_mae.data.folders import walk
 from crate_mae.data.named import Split
-from crate_mae.data.source import Files, ImageSource, Pictures
+from crate_mae.data.source import ArrayImages, Files, ImageSource
 
 Opener = Callable[[Path, Split, bool], ImageSource]
 """From the root, the split and whether to download."""
@@ -41,14 +41,14 @@ def split_digits() -> Digits:
 def _digits(root: Path, split: Split, download: bool) -> ImageSource:
     digits = split_digits()
     images, labels = (digits.train, digits.train_labels) if split == "train" else (digits.test, digits.test_labels)
-    return Pictures(f"digits/{split}", (images * 255).round().astype(np.uint8), labels, [str(n) for n in range(10)])
+    return ArrayImages(f"digits/{split}", (images * 255).round().astype(np.uint8), labels, [str(n) for n in range(10)])
 
 
 def _cifar(class_name: str) -> Opener:
     def open_cifar(root: Path, split: Split, download: bool) -> ImageSource:
         # The files are pickles: torchvision compares every checksum before it loads the first.
         data = _torchvision(class_name, root, train=split == "train", download=download)
-        return Pictures(f"{class_name}/{split}", data.data, np.asarray(data.targets), data.classes)
+        return ArrayImages(f"{class_name}/{split}", data.data, np.asarray(data.targets), data.classes)
 
     return open_cifar
 

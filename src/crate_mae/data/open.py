@@ -10,7 +10,7 @@ from crate_mae.data.folders import Folder, class_folders, walk, walk_relative
 from crate_mae.data.hugging_face import open_hugging_face
 from crate_mae.data.named import NAMED, NAMES, Split, open_named
 from crate_mae.data.shards import Shards, find_shards, is_pattern
-from crate_mae.data.source import ImageSource, Part, carve
+from crate_mae.data.source import ImageSource, Subset, carve
 from crate_mae.errors import UserError
 from crate_mae.models.locate import HUB_NAME
 
@@ -64,7 +64,7 @@ class ImageSet:
         return self._carved()[wanted == "val"]
 
     @cache  # noqa: B019 (it lives as long as its images)
-    def _carved(self) -> tuple[Part, Part]:
+    def _carved(self) -> tuple[Subset, Subset]:
         return carve(self.open("train"))
 
     def whole(self) -> ImageSource:

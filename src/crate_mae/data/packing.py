@@ -3,14 +3,12 @@
 import io
 import json
 import re
-import shutil
 import tarfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 
+from crate_mae.atomic_write import atomic_write, remove
 from crate_mae.data.folders import Folder, as_key
 from crate_mae.data.open import tree_splits
 from crate_mae.data.shards import CLASSES
@@ -36,14 +34,18 @@ def pack(folder: Path, out: Path, shard_size: str, console: Console) -> None:
     folders = {split: source for split, source in sources.items() if isinstance(source, Folder)}
     if len(folders) < len(sources):
         raise UserError(f"{folder} holds shards; give a folder of images.")
-    with _aside(out) as partial:
+    for left in out.parent.glob(f".{out.name}.*.part"):  # of a command that was killed
+        remove(left)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(out) as temporary:
+        temporary.mkdir()
         names = next(iter(folders.values())).class_names
         if names is not None:
             text = json.dumps(names, ensure_ascii=False, indent=0) + "\n"
-            (partial / CLASSES).write_text(text, encoding="utf-8")
+            (temporary / CLASSES).write_text(text, encoding="utf-8")
         shards = 0
         for split, source in folders.items():
-            target = partial if source.path == folder else partial / split
+            target = temporary if source.path == folder else temporary / split
             target.mkdir(exist_ok=True)
             shards += _write(source, target, size, console, f"packing {split}")
     count = sum(map(len, folders.values()))
@@ -57,19 +59,6 @@ def parse_size(text: str) -> int:
     if size < 1:
         raise UserError(f"--shard-size is {text}; write it like 500MB or 1GB.")
     return size
-
-
-@contextmanager
-def _aside(out: Path) -> Iterator[Path]:
-    """A folder beside ``out`` that is renamed to it on success, and removed otherwise."""
-    partial = out.with_name(f".{out.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
-        yield partial
-        partial.replace(out)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _write(source: Folder, target: Path, size: int, console: Console, label: str) -> int:

@@ -54,7 +54,7 @@ class Images(Dataset[Item]):
 
     def __getitem__(self, index: int) -> Item:
         try:
-            return index, self.resized(self.source.picture(index))
+            return index, self.resized(self.source.encoded(index))
         except UserError as error:
             return Bad(index, str(error))
 

@@ -51,7 +51,7 @@ class ImageSource(ABC):
         """What changes when the image's file is overwritten; empty if there is no file."""
         return ""
 
-    def picture(self, index: int) -> image_files.Encoded | Image.Image:
+    def encoded(self, index: int) -> image_files.Encoded | Image.Image:
         """The image, not decoded yet if it is a file's; a ``UserError`` if the file can't be opened."""
         try:
             stored = self.stored(index)
@@ -61,7 +61,7 @@ class ImageSource(ABC):
 
     def read(self, index: int) -> Image.Image:
         """The image, decoded and upright, not resized; a ``UserError`` with its name if that fails."""
-        return image_files.read(self.picture(index))
+        return image_files.read(self.encoded(index))
 
 
 def printable(name: str) -> str:
@@ -78,18 +78,18 @@ def file_stamp(path: str | Path) -> str:
     return f"{status.st_size} {status.st_mtime_ns}"
 
 
-class Pictures(ImageSource):
-    """Images in memory."""
+class ArrayImages(ImageSource):
+    """Images in one array."""
 
-    def __init__(self, set_name: str, pictures: np.ndarray, labels: Int[np.ndarray, " n"], class_names: Sequence[str]):
-        self.set_name, self.pictures = set_name, pictures
+    def __init__(self, set_name: str, images: np.ndarray, labels: Int[np.ndarray, " n"], class_names: Sequence[str]):
+        self.set_name, self.images = set_name, images
         self.labels, self.class_names = labels, tuple(class_names)
 
     def __len__(self) -> int:
-        return len(self.pictures)
+        return len(self.images)
 
     def stored(self, index: int) -> Image.Image:
-        return Image.fromarray(self.pictures[index])
+        return Image.fromarray(self.images[index])
 
     def label(self, index: int) -> int:
         return int(self.labels[index])
@@ -131,7 +131,7 @@ class Files(ImageSource):
         return file_stamp(self.files[index])
 
 
-class Part(ImageSource):
+class Subset(ImageSource):
     """Some of the images of another source."""
 
     def __init__(self, whole: ImageSource, chosen: Int[np.ndarray, " n"]):
@@ -157,7 +157,7 @@ class Part(ImageSource):
         return self.whole.stamp(int(self.chosen[index]))
 
 
-class Relabelled(Part):
+class Relabelled(Subset):
     """All images of another source, with labels that index another list of the same class names."""
 
     def __init__(self, whole: ImageSource, class_names: Sequence[str]):
@@ -182,7 +182,7 @@ def relabel(source: ImageSource, class_names: Sequence[str]) -> ImageSource:
     return source if source.class_names == tuple(class_names) else Relabelled(source, class_names)
 
 
-def carve(whole: ImageSource) -> tuple[Part, Part]:
+def carve(whole: ImageSource) -> tuple[Subset, Subset]:
     """Split a source without a validation split: training and validation images.
 
     An image is for validation if the hash of its key, as a number in [0, 1), is below ``CARVED``; if none is, the one
@@ -194,7 +194,7 @@ def carve(whole: ImageSource) -> tuple[Part, Part]:
     held_out = draws < max(CARVED, np.nextafter(draws.min(), 1))
     if held_out.all():  # a few images with the same key, or the same hash
         held_out[draws.argmax()] = False
-    return Part(whole, np.flatnonzero(~held_out)), Part(whole, np.flatnonzero(held_out))
+    return Subset(whole, np.flatnonzero(~held_out)), Subset(whole, np.flatnonzero(held_out))
 
 
 def _unit_hash(key: str) -> float:

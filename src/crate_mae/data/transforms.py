@@ -19,7 +19,7 @@ from torch.utils.data import get_worker_info
 from crate_mae import image_files, image_tensors
 from crate_mae.data.randaugment import rand_augment
 from crate_mae.errors import UserError
-from crate_mae.image_files import Picture
+from crate_mae.image_files import ImageInput
 from crate_mae.models.config import ModelConfig
 from crate_mae.tokens import Size
 
@@ -45,7 +45,7 @@ class Transform(ABC):
     std: tuple[float, ...]
 
     @abstractmethod
-    def __call__(self, picture: Picture, generator: torch.Generator) -> UInt8[Tensor, "c H W"]:
+    def __call__(self, source: ImageInput, generator: torch.Generator) -> UInt8[Tensor, "c H W"]:
         """Pixels from 0 to 255; a ``UserError`` if the image can't be read."""
 
     def normalised(self, images: Sequence[UInt8[Tensor, "c H W"]]) -> Float[Tensor, "b c H W"]:
@@ -68,9 +68,9 @@ class Evaluation(Transform):
         """For a model of this configuration."""
         return cls(config.image_size, config.channels, config.mean, config.std)
 
-    def __call__(self, picture: Picture, generator: torch.Generator | None = None) -> UInt8[Tensor, "c H W"]:
+    def __call__(self, source: ImageInput, generator: torch.Generator | None = None) -> UInt8[Tensor, "c H W"]:
         """Nothing is drawn."""
-        return image_tensors.planes(image_files.read(picture), self.channels, self.size)
+        return image_tensors.planes(image_files.read(source), self.channels, self.size)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Augmentation(Transform):
             if self.channels not in (1, 3):
                 raise UserError(f"RandAugment takes 1 or 3 channels, not {self.channels}; set randaugment to None.")
 
-    def __call__(self, picture: Picture, generator: torch.Generator) -> UInt8[Tensor, "c H W"]:
+    def __call__(self, source: ImageInput, generator: torch.Generator) -> UInt8[Tensor, "c H W"]:
         draws = torch.rand(2 * TRIES + 4, generator=generator, dtype=torch.float64).tolist()
         crop, flip, seed = draws[:-2], draws[-2] < 0.5, int(draws[-1] * 2**32)
         height, width = self.size
@@ -112,7 +112,7 @@ class Augmentation(Transform):
             if shrink >= 2:  # a JPEG is decoded at a half, a quarter or an eighth of its size in less time
                 opened.draft(None, (math.ceil(opened.width / shrink), math.ceil(opened.height / shrink)))
 
-        image = image_files.read(picture, before=decode_no_larger_than_needed)
+        image = image_files.read(source, before=decode_no_larger_than_needed)
         image = image_files.in_mode(image, image_files.MODES[self.channels])
         box = crop_box(image.size, self.crop_area, crop)
         if image.size != (width, height) or box != (0, 0, width, height):

@@ -18,7 +18,8 @@ from crate_mae.data.transforms import Evaluation
 from crate_mae.errors import UserError
 from crate_mae.evaluation.knn import K, nearest_neighbours
 from crate_mae.evaluation.linear_probe import HELD_OUT, STRENGTHS, Probe, linear_probe
-from crate_mae.features.extraction import Features, Pool, Reader, Which, canonical, extract, model_features
+from crate_mae.features.extraction import Features, Reader, Which, canonical, extract, model_features
+from crate_mae.models.config import Pool
 from crate_mae.models.image_model import ImageModel
 from crate_mae.models.zoo import untrained
 from crate_mae.progress import progress

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -20,10 +20,9 @@ from crate_mae.atomic_write import atomic_write
 from crate_mae.data.loader import LabelledSamples, evaluation_batches
 from crate_mae.data.source import ImageSource, fingerprint
 from crate_mae.data.transforms import Evaluation, Transform
+from crate_mae.models.config import Pool
 from crate_mae.models.image_model import ImageModel
 from crate_mae.progress import progress
-
-Pool = Literal["cls", "mean"]
 
 
 class Which(NamedTuple):
@@ -32,7 +31,6 @@ class Which(NamedTuple):
     layer: int
     """0 is the embedding, l the output of block l, -1 the encoder's output, after the final norm if there is one."""
     pool: Pool = "mean"
-    """The mean over the patches, or the class token."""
 
 
 @dataclass(frozen=True)

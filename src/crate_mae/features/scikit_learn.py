@@ -1,7 +1,7 @@
 """A model's features as a step of a scikit-learn pipeline."""
 
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self, get_args
 
 import numpy as np
 import torch
@@ -14,12 +14,12 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from crate_mae.device import Device, pick_device
 from crate_mae.errors import UserError
 from crate_mae.image_files import MODES
-from crate_mae.models.config import ModelConfig
+from crate_mae.models.config import ModelConfig, Pool
 from crate_mae.models.image_model import ImageModel
 from crate_mae.models.shipped import default_checkpoint
 from crate_mae.progress import progress
 
-Picture = Image.Image | str | Path
+ImageInput = Image.Image | str | Path
 
 
 class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -44,7 +44,7 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         checkpoint: str | Path | None = None,
         *,
         layer: int = -1,
-        pool: Literal["cls", "mean"] = "mean",
+        pool: Pool = "mean",
         batch_size: int = 64,
         device: Device = "auto",
         verbose: bool = False,
@@ -58,8 +58,8 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Load the model and check ``X``; nothing is computed from it."""
-        if self.pool not in ("cls", "mean"):
-            raise UserError(f"pool is {self.pool!r}; choose from 'cls', 'mean'.")
+        if self.pool not in get_args(Pool):
+            raise UserError(f"pool is {self.pool!r}; choose from {', '.join(map(repr, get_args(Pool)))}.")
         if not isinstance(self.batch_size, int | np.integer) or self.batch_size < 1:
             raise UserError(f"batch_size is {self.batch_size!r}; choose a whole number from 1 up.")
         if self.device not in get_args(Device):
@@ -68,25 +68,25 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         if not isinstance(self.layer, int | np.integer):
             raise UserError(f"there is no layer {self.layer!r}; choose a whole number.")
         model.layer_from_the_front(int(self.layer))
-        self._pictures(X, model.config, reset=True)
+        self._images(X, model.config, reset=True)
         self.model_ = model
         return self
 
     def transform(self, X: Any) -> Float[np.ndarray, "n d"]:
         """The features of every image, in order."""
         check_is_fitted(self)
-        pictures = self._pictures(X, self.model_.config, reset=False)
+        images = self._images(X, self.model_.config, reset=False)
         console = Console(quiet=not self.verbose)
-        starts = range(0, len(pictures), self.batch_size)
+        starts = range(0, len(images), self.batch_size)
         device = pick_device(self.device)
         try:
             model = self.model_.to(device)
             with torch.inference_mode(), progress("features", len(starts), console) as advance:
                 parts = []
                 for start in starts:
-                    batch = torch.stack([model.preprocess(each) for each in pictures[start : start + self.batch_size]])
+                    batch = torch.stack([model.preprocess(each) for each in images[start : start + self.batch_size]])
                     parts.append(model.features(batch.to(device), int(self.layer), self.pool).cpu().numpy())
-                    advance(f"{min(start + self.batch_size, len(pictures))} images")
+                    advance(f"{min(start + self.batch_size, len(images))} images")
         finally:
             self.model_.to("cpu")  # between calls, so that a pickle loads on any machine
         return np.concatenate(parts)
@@ -103,7 +103,7 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         tags.requires_fit = True
         return tags
 
-    def _pictures(self, X: Any, config: ModelConfig, reset: bool) -> list[Picture]:
+    def _images(self, X: Any, config: ModelConfig, reset: bool) -> list[ImageInput]:
         """One image or path for each image of ``X``, checked; ``reset`` stores the columns of a table of pixels."""
         if (listed := _listed(X)) is not None:
             return listed
@@ -114,15 +114,15 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return [Image.fromarray(each) for each in _eight_bits(_in_places(array, config))]
 
 
-def _listed(X: Any) -> list[Picture] | None:
+def _listed(X: Any) -> list[ImageInput] | None:
     """``X`` as a list of images and paths; None if it holds numbers."""
-    if isinstance(X, Picture):
+    if isinstance(X, ImageInput):
         raise UserError("X is one image; give a list of images.")
     items = list(X) if isinstance(X, list | tuple) else list(np.asarray(X).ravel()) if _has_words(X) else []
-    if not items or not any(isinstance(item, Picture) for item in items):
+    if not items or not any(isinstance(item, ImageInput) for item in items):
         return None
     for item in items:
-        if not isinstance(item, Picture):
+        if not isinstance(item, ImageInput):
             raise UserError(f"X holds images or paths and also {type(item).__name__}; give only images and paths.")
     return items
 

@@ -67,7 +67,7 @@ def training_curve(
     figure = Figure(figsize=(7.5, 4), layout="constrained")
     ax = figure.subplots()
     _losses(ax, training, held_out)
-    ax.axhline(reference[1], color=ACCENT, ls="--", label=f"{reference[0]} ({reference[1]:.3f})")
+    _level(ax, *reference)
     # The loss of the first steps is much larger; the axis cuts it off so that the rest can be read.
     ax.set(ylabel="mean squared error on masked patches", xlim=(0, None), ylim=(0, 2 * reference[1]))
     ax.legend(frameon=False)
@@ -79,8 +79,10 @@ def run_curves(
     held_out: Mapping[str, Mapping[int, float]],
     accuracies: Mapping[str, Mapping[int, float]],
     loss: str,
+    reference: tuple[str, float] | None = None,
 ) -> Figure:
-    """The losses of a run against the step; if there are accuracies, a second panel with these in per cent."""
+    """The losses of a run against the step, with a reference level if there is one; if there are accuracies, a second
+    panel with these in per cent."""
     panels = 1 + bool(accuracies)
     figure = Figure(figsize=(5.5 * panels, 3.8), layout="constrained")
     axes = figure.subplots(1, panels, squeeze=False)[0]
@@ -90,6 +92,9 @@ def run_curves(
     _losses(axes[0], training, {})
     for colour, (name, values) in zip((ACCENT, INK), held_out.items(), strict=False):
         axes[0].plot(list(values), list(values.values()), "o-", ms=4, color=colour, label=name)
+    if reference:
+        _level(axes[0], *reference)
+        top = max(top, 1.1 * reference[1])
     axes[0].set(ylabel=loss, xlim=(0, None), ylim=(0, top))
     axes[0].legend(frameon=False)
     for colour, (name, values) in zip((INK, ACCENT, MUTED), accuracies.items(), strict=False):
@@ -98,6 +103,10 @@ def run_curves(
         axes[1].set(xlabel="step", ylabel="accuracy on validation images, %", xlim=(0, None))
         axes[1].legend(frameon=False)
     return figure
+
+
+def _level(ax: Axes, name: str, value: float) -> None:
+    ax.axhline(value, color=ACCENT, ls="--", label=f"{name} ({value:.3f})")
 
 
 def _losses(ax: Axes, training: Mapping[int, float], held_out: Mapping[int, float]) -> None:

@@ -37,6 +37,7 @@ FAMILIES = {
 MEANINGS = {
     ("pretrain", "train_loss"): "mean squared error on the masked patches of training images",
     ("pretrain", "val_loss"): "mean squared error on the masked patches of validation images",
+    ("pretrain", "mean_patch_error"): "the same of filling in the mean training patch, without a model",
     ("pretrain", "knn_accuracy"): "per cent of validation images, by a vote of the k nearest training images",
     ("pretrain", "probe_accuracy"): "per cent of validation images, by a quick linear probe",
     ("finetune", "val_accuracy"): "per cent of validation images",

@@ -37,8 +37,7 @@ class MaskedAutoencoder(ImageModel):
         checked = self._check(mask, images)
         latent = self.encoder(self.embedding(patches, checked), self._present(checked))
         prediction = self.decode(latent, checked)
-        target = normalise_patches(patches) if self.config.norm_pix_loss else patches
-        errors = (prediction - target).square().mean(-1)
+        errors = (prediction - _targets(patches, self.config)).square().mean(-1)
         return Completion(checked.mean_over_masked(errors), errors, prediction, patches, checked, self.config)
 
     def embed(self, images: Tensor, mask: Tensor | None = None) -> Tokens:
@@ -122,6 +121,16 @@ class Completion:
     mask: Mask
     config: ModelConfig
 
+    @property
+    def targets(self) -> Float[Tensor, "b N pixels"]:
+        """What is predicted: the patches, normalised if the model is trained on normalised ones."""
+        return _targets(self.patches, self.config)
+
+    @property
+    def image_errors(self) -> Float[Tensor, " b"]:
+        """Mean squared error over the masked patches of each image; zero if none is masked."""
+        return self.mask.mean_over_masked(self.errors, dim=-1)
+
     @cached_property
     def completed(self) -> Float[Tensor, "b c H W"]:
         """The images with visible patches kept and masked ones predicted.
@@ -156,3 +165,7 @@ class Completion:
     def _filled(self, prediction: Float[Tensor, "b N pixels"]) -> Float[Tensor, "b c H W"]:
         filled = self.mask.replace(self.patches, prediction)
         return unpatchify(filled, self.config.patch_size, self.config.grid)
+
+
+def _targets(patches: Float[Tensor, "b N pixels"], config: ModelConfig) -> Float[Tensor, "b N pixels"]:
+    return normalise_patches(patches) if config.norm_pix_loss else patches

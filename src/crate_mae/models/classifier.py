@@ -1,19 +1,17 @@
 """Classification from the mean of the patches, or from the class token."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from crate_mae.errors import UserError
-from crate_mae.models.config import ModelConfig
+from crate_mae.models.config import ModelConfig, Pool
 from crate_mae.models.image_model import ImageModel
 from crate_mae.models.initialise import initialise
 from crate_mae.models.stack import Tokens
-
-Pool = Literal["mean", "cls"]
 
 
 class Classifier(ImageModel):

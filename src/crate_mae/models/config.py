@@ -10,6 +10,8 @@ from crate_mae.tokens import Size
 Family = Literal["crate", "vit"]
 Preset = Literal["paper", "official"]
 Sees = Literal["all", "visible"]
+Pool = Literal["mean", "cls"]
+"""What stands for a whole image: the mean over its patches, or the class token."""
 
 LARGEST = 1_000_000  # a larger size is a mistake, or a file made to fill the memory
 Count = Annotated[int, Range(least=1, most=LARGEST)]

@@ -52,6 +52,10 @@ class CrateEncoderBlock(_CrateBlock):
         )
         self.skip, self.relaxation = config.encoder_skip, config.relaxation
 
+    @property
+    def threshold(self) -> float:
+        return self.ista.lambda_
+
     def step(self, tokens: Tokens, present: Present = None) -> Step:
         half = tokens + self.mssa(self.norm_mssa(tokens), present)
         code = self.ista(self.norm_ista(half))

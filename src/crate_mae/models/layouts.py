@@ -7,8 +7,6 @@ from torch import Tensor
 
 from crate_mae.errors import UserError
 from crate_mae.models.config import ModelConfig
-from crate_mae.models.embedding import with_class_row
-from crate_mae.tokens import sine_cosine_table
 
 Weights = dict[str, Tensor]
 
@@ -133,7 +131,8 @@ OFFICIAL_FIELDS = {
 def official_weights(config: ModelConfig, own: Weights) -> Weights:
     """A state dict that the authors' strict load accepts: every tensor that the forward pass uses, bit for bit.
 
-    ``pos_embed``, which their forward pass never uses, is the sine-cosine table, and ``decoder_embed`` is zero.
+    Their forward pass never uses two more: ``pos_embed`` is a copy of the table that it does use, as after their own
+    initialisation, and ``decoder_embed`` is zero.
     """
     fixed = OFFICIAL_FIELDS | {
         "image_size": (config.image_size[0],) * 2,
@@ -146,7 +145,7 @@ def official_weights(config: ModelConfig, own: Weights) -> Weights:
             raise UserError(f"the authors' code has no {name}={getattr(config, name)!r}; it needs {value!r} here.")
     weights = {pair.theirs: pair.out(own[pair.ours], config) for pair in official_pairs(config) if pair.ours in own}
     like = own["embedding.class_token"]
-    weights["pos_embed"] = with_class_row(sine_cosine_table(config.grid, config.dim))[None].to(like)
+    weights["pos_embed"] = weights["decoder_pos_embed"]
     weights["decoder_embed.weight"] = like.new_zeros(config.dim, config.dim)
     weights["decoder_embed.bias"] = like.new_zeros(config.dim)
     return {name: tensor.detach().clone() for name, tensor in weights.items()}

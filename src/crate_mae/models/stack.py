@@ -58,6 +58,11 @@ class Block(nn.Module, ABC):
         """The subspaces that the layer compresses against; None if the family has none."""
         return None
 
+    @property
+    def threshold(self) -> float | None:
+        """lambda of the layer's sparsification; None if the layer has none."""
+        return None
+
     def forward(self, tokens: Tokens, present: Present = None) -> Tokens:
         return self.step(tokens, present).tokens
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from crate_mae.errors import UserError
+from crate_mae.errors import UserError, did_you_mean
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.checkpoint import Checkpoint, read_checkpoint
 from crate_mae.models.classifier import Classifier
@@ -65,13 +65,13 @@ ZOO: dict[str, dict[str, Any]] = {
 def model_config(name: str, preset: Preset | None = None, **overrides: Any) -> ModelConfig:
     """The configuration of a named model, with any field replaced."""
     if name not in ZOO:
-        raise UserError(f"there is no model {name}; choose from {', '.join(ZOO)}.")
+        raise UserError(f"there is no model {name}; {did_you_mean(name, ZOO)}")
     ModelConfig.check_names(overrides)
     settings = dict(ZOO[name])
     if settings["family"] == "crate":
         preset = preset or settings.get("preset", "paper")
         if preset not in PRESETS:
-            raise UserError(f"there is no preset {preset}; choose from {', '.join(PRESETS)}.")
+            raise UserError(f"there is no preset {preset}; {did_you_mean(str(preset), PRESETS)}")
         settings = PRESETS[preset] | settings | {"preset": preset}
     elif preset is not None:
         raise UserError(f"only CRATE models have presets; leave preset out for {name}.")

@@ -16,7 +16,7 @@ from crate_mae.data.loader import evaluation_batches
 from crate_mae.data.masked import MaskedSamples
 from crate_mae.data.named import Split
 from crate_mae.data.open import open_dataset
-from crate_mae.data.source import ImageSource, Part
+from crate_mae.data.source import ImageSource, Subset
 from crate_mae.data.transforms import Evaluation, sample_generator
 from crate_mae.errors import UserError
 from crate_mae.models.autoencoder import MaskedAutoencoder
@@ -92,7 +92,7 @@ def inspect(model: ImageModel, settings: Settings, console: Console) -> Inspecti
     ratio_watch = RatioWatch(decoder, settings.seed) if decoder else None
     steps = -(-len(chosen) // BATCH)
     with progress("measuring", steps, console) as advance, torch.no_grad():
-        for batch in evaluation_batches(_samples(model, Part(source, chosen), settings), BATCH):
+        for batch in evaluation_batches(_samples(model, Subset(source, chosen), settings), BATCH):
             images, masks = batch.images.to(model.device), batch.masks.to(model.device)
             meter.add(images, masks)
             reference.add(images, masks)
@@ -154,5 +154,5 @@ def _samples(model: ImageModel, source: ImageSource, settings: Settings) -> Mask
 
 
 def _images(model: ImageModel, source: ImageSource, indices: np.ndarray, settings: Settings) -> Tensor:
-    batches = evaluation_batches(_samples(model, Part(source, indices), settings), len(indices))
+    batches = evaluation_batches(_samples(model, Subset(source, indices), settings), len(indices))
     return next(iter(batches)).images.to(model.device)

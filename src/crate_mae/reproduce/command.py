@@ -11,7 +11,7 @@ from crate_mae.data.checking import processors
 from crate_mae.device import pick_device
 from crate_mae.errors import UserError, did_you_mean
 from crate_mae.figures.comparison import comparison
-from crate_mae.reproduce.figure import Drawing, Made
+from crate_mae.reproduce.drawing import Drawing, Made
 from crate_mae.reproduce.figures_5_to_11 import FIGURES
 from crate_mae.reproduce.paper_numbers import ITEMS
 from crate_mae.reproduce.run_command import command

@@ -6,10 +6,11 @@ from torch import Tensor
 from crate_mae.analysis.completed_images import completion_panels
 from crate_mae.analysis.quantities import sparsity
 from crate_mae.analysis.undoing import undoing
-from crate_mae.data.source import Part
-from crate_mae.figures.tokens import clouds, token_flow
+from crate_mae.data.source import Subset
+from crate_mae.figures.token_flow import clouds, token_flow
 from crate_mae.operators import ista, mssa_tied
-from crate_mae.reproduce.figure import (
+from crate_mae.reproduce.comparison_table import Cell
+from crate_mae.reproduce.drawing import (
     BATCH,
     SEED,
     Drawing,
@@ -23,7 +24,6 @@ from crate_mae.reproduce.figure import (
     trained,
 )
 from crate_mae.reproduce.scales import Scale, title
-from crate_mae.reproduce.table import Cell
 from crate_mae.reproduce.tasks import Place
 from crate_mae.theory import mixture
 from crate_mae.theory.checks import equivalence
@@ -152,7 +152,7 @@ def figure4(scale: Scale, seeds: int) -> Drawing:
                 ("$Y^1$: expanded", _matrix(back.tokens)),
             ],
         }
-        found = undoing(model, stream(model, Part(source, order[: 4 * BATCH])))
+        found = undoing(model, stream(model, Subset(source, order[: 4 * BATCH])))
         depth = model.config.depth
         cells = []
         for layer in range(depth):

@@ -10,14 +10,15 @@ from crate_mae.analysis.completed_images import completion_panels, pictures
 from crate_mae.analysis.components import components
 from crate_mae.analysis.layerwise import LayerCurves, layer_curves
 from crate_mae.analysis.quantities import QUANTITIES
-from crate_mae.data.source import ImageSource, Part
+from crate_mae.data.source import ImageSource, Subset
 from crate_mae.figures import LayerPanel
 from crate_mae.figures import layer_curves as draw_curves
 from crate_mae.figures.comparison import completions_of
 from crate_mae.figures.inside import attention as draw_attention
 from crate_mae.figures.inside import components as draw_components
 from crate_mae.reproduce import paper_numbers as paper
-from crate_mae.reproduce.figure import (
+from crate_mae.reproduce.comparison_table import Cell
+from crate_mae.reproduce.drawing import (
     Drawing,
     Made,
     figure_table,
@@ -30,7 +31,6 @@ from crate_mae.reproduce.figure import (
 )
 from crate_mae.reproduce.figures_1_to_4 import figure1, figure2, figure3, figure4
 from crate_mae.reproduce.scales import VARIANTS, Model, Scale, Variant, title
-from crate_mae.reproduce.table import Cell
 from crate_mae.reproduce.tables_1_to_6 import protocol
 from crate_mae.reproduce.tasks import Place
 
@@ -45,7 +45,7 @@ def figure5(scale: Scale, seeds: int) -> Drawing:
 
     def draw(place: Place) -> Made:
         source = shown(place)
-        source = Part(source, in_random_order(source)[: place.scale.images])
+        source = Subset(source, in_random_order(source)[: place.scale.images])
         found = {variant: [_curves(place, model, source) for model in of] for variant, of in models.items()}
         # for each variant and quantity: seeds x layers
         means = {
@@ -66,7 +66,7 @@ def figure5(scale: Scale, seeds: int) -> Drawing:
                     for variant in variants
                     for of in [means[variant, name]]
                 },
-                title=f"{name} (band: standard deviation over seeds)" if seeds > 1 else name,
+                title=QUANTITIES[name].title + " (band: standard deviation over seeds)" * (seeds > 1),
             )
             for name in columns
         ]

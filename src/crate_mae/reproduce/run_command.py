@@ -31,14 +31,18 @@ def train(config: RunConfig, folder: Path, device: Device, console: Console) -> 
         raise KeyboardInterrupt
 
 
+GROUPS = {"model_settings": "model", "evaluators": "evaluators"}
+"""Fields of several settings, and what ``--set`` writes before the dot."""
+
+
 def command(config: RunConfig, folder: Path) -> list[str]:
     """The arguments of ``crate-mae`` that start or resume this run."""
     recipe: Any = {**PRETRAIN, **FINETUNE}[config.recipe]()
     words = [config.task, "--recipe", config.recipe, "--out", str(folder), "--resume"]
     for item in fields(config):
         value, usual = getattr(config, item.name), getattr(recipe, item.name)
-        if item.name == "model_settings":
-            changed = {f"model.{key}": part for key, part in value.items() if usual.get(key, ...) != part}
+        if group := GROUPS.get(item.name):
+            changed = {f"{group}.{key}": part for key, part in value.items() if usual.get(key, ...) != part}
         else:
             changed = {} if value == usual else {item.name: value}
         for key, part in changed.items():

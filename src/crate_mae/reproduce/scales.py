@@ -166,8 +166,9 @@ def desk() -> Scale:
             pretrain[data, variant, size] = replace(
                 first.evaluated_every(first.steps), model=name, model_settings=shape, data=data, pictures=0, keep=1
             )
+            tuned = second.evaluated_every(second.steps)
             finetune[data, variant, size] = replace(
-                second.evaluated_every(second.steps), model=name, model_settings=shape, data=data, keep=1
+                tuned, model=name, model_settings=shape, data=data, keep=1, pool="cls"
             )
     words = (
         "Small models on a CPU, pretrained without labels on the training images of the set that they are evaluated "

@@ -6,8 +6,8 @@ from typing import Any
 
 from crate_mae.models.zoo import model_config, parameter_counts
 from crate_mae.reproduce import paper_numbers as paper
+from crate_mae.reproduce.comparison_table import MISSING, Cell, Table
 from crate_mae.reproduce.scales import IMAGENET, NAMES, SIZES, VARIANTS, Model, Scale, Variant, title
-from crate_mae.reproduce.table import MISSING, Cell, Table
 from crate_mae.reproduce.tasks import Finetuned, Measurement, Place, Probed, Reconstructed
 
 FOR_FULL = "not run: for --scale full"

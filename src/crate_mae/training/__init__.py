@@ -1,1 +1,1 @@
-"""Training and probing."""
+"""The training loop, its objectives and evaluators, the run folder and distributed training."""

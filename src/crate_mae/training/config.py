@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from crate_mae.errors import UserError, nearest
-from crate_mae.models.config import LARGEST, ModelConfig, Preset
+from crate_mae.models.config import LARGEST, ModelConfig, Pool, Preset
 from crate_mae.models.zoo import model_config
-from crate_mae.settings import ONE_FOR_BOTH, Part, Range, Setting, Settings, Since
+from crate_mae.settings import ONE_FOR_BOTH, FieldsOf, Range, Setting, Settings, Since
 from crate_mae.tokens import Size
 
 Precision = Literal["float32", "bfloat16", "float64"]
@@ -42,7 +42,7 @@ class RunConfig(Settings):
     """A name of the zoo."""
     preset: Annotated[Preset | None, UNLISTED] = None
     """crate: ``paper`` (the default) or ``official``."""
-    model_settings: Annotated[dict[str, Any], Part(ModelConfig), UNLISTED, NOT_SET] = field(default_factory=dict)
+    model_settings: Annotated[dict[str, Any], FieldsOf(ModelConfig), UNLISTED, NOT_SET] = field(default_factory=dict)
     """Fields of ``ModelConfig`` that replace the zoo's; ``--set model.NAME=VALUE`` sets one."""
     data: Annotated[str, FREE, UNLISTED]
     """The images: a name, a folder or shards."""
@@ -155,7 +155,7 @@ class FinetuneConfig(RunConfig):
     """The pretrained model; it decides the model's configuration, not ``model``, ``preset`` and ``model_settings``."""
     random: Annotated[bool, UNLISTED] = False
     """Start from random weights instead: of the checkpoint's configuration where there is one."""
-    pool: Annotated[Literal["mean", "cls"], Since(2, before="cls")] = "mean"
+    pool: Annotated[Pool, Since(2, before="cls")] = "mean"
     """What the head reads: the mean over the patches, or the class token as in the paper."""
     image_size: Annotated[Size | None, ONE_FOR_BOTH, Range(least=1, most=LARGEST)] = None
     """Height and width to train at; the checkpoint's positions are interpolated. None for the checkpoint's own."""

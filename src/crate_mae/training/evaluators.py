@@ -15,9 +15,10 @@ from torch import Tensor
 
 from crate_mae.data.loader import Batch, LabelledSamples, Samples, SomeBatch, evaluation_batches
 from crate_mae.data.masked import MaskedBatch, MaskedSamples
-from crate_mae.data.source import ImageSource, Part
+from crate_mae.data.source import ImageSource, Subset
 from crate_mae.data.transforms import Evaluation
 from crate_mae.evaluation.knn import nearest_neighbours, quick_probe
+from crate_mae.models.autoencoder import Completion
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.image_model import ImageModel
 from crate_mae.training.config import RunConfig
@@ -30,7 +31,7 @@ def some(source: ImageSource, most: int) -> ImageSource:
     """At most ``most`` images of a source, evenly spaced, so that every class is represented."""
     if len(source) <= most:
         return source
-    return Part(source, np.linspace(0, len(source) - 1, most).astype(np.int64))
+    return Subset(source, np.linspace(0, len(source) - 1, most).astype(np.int64))
 
 
 def as_evaluated(source: ImageSource, config: ModelConfig) -> LabelledSamples:
@@ -73,16 +74,33 @@ class Evaluator(ABC, Generic[SomeBatch]):
 
 
 class Reconstruction(Evaluator[MaskedBatch]):
-    """The error of the completion on the masked patches of each split: ``SPLIT_loss``."""
+    """The error of the completion on the masked patches of each split: ``SPLIT_loss``.
+
+    ``mean_patch_error`` is what needs no model: that of filling each masked patch of ``val`` with the mean patch of
+    ``train`` at its position.
+    """
 
     def __call__(self, model: ImageModel) -> Iterator[tuple[str, float]]:
-        for split in self.samples:
-            errors = []
-            for batch in self.batches(split, model):
-                completion = model(batch.images, batch.masks)
-                masked = completion.mask.masked
-                errors.append((completion.errors * masked).sum(-1) / masked.sum(-1).clamp(min=1))
-            yield f"{split}_loss", self.gather(errors, split).mean().item()
+        train_errors, patch_sums = [], []
+        for completion in self._completions("train", model):
+            train_errors.append(completion.image_errors)
+            patch_sums.append(completion.targets.sum(0))
+        # Each process sums over its own images; the mean of these sums, times the processes, is the sum over all.
+        total = self.processes.mean(torch.stack(patch_sums).sum(0)) * self.processes.world
+        mean_patches = (total / len(self.samples["train"])).to(model.device)
+        val_errors, mean_errors = [], []
+        for completion in self._completions("val", model):
+            val_errors.append(completion.image_errors)
+            mean_errors.append(
+                completion.mask.mean_over_masked((completion.targets - mean_patches).square().mean(-1), dim=-1)
+            )
+        yield "train_loss", self.gather(train_errors, "train").mean().item()
+        yield "val_loss", self.gather(val_errors, "val").mean().item()
+        yield "mean_patch_error", self.gather(mean_errors, "val").mean().item()
+
+    def _completions(self, split: str, model: ImageModel) -> Iterator[Completion]:
+        for batch in self.batches(split, model):
+            yield model(batch.images, batch.masks)
 
 
 class Representation(Evaluator[SomeBatch]):

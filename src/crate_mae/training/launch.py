@@ -156,7 +156,9 @@ def draw_curves(run: Run, job: Job) -> None:
         {words: run.series(name) for name, words in names.items() if name.endswith(kind)}
         for kind in ("loss", "accuracy")
     )
-    figure = figures.run_curves(run.series("loss"), losses, accuracies, job.objective.measures)
+    mean_patch = run.series("mean_patch_error")  # the same at every evaluation
+    level = ("mean patch", mean_patch[max(mean_patch)]) if mean_patch else None
+    figure = figures.run_curves(run.series("loss"), losses, accuracies, job.objective.measures, level)
     run.draw(figure, "curves.png")
 
 

@@ -28,7 +28,7 @@ from crate_mae.training.interruption import Stopped, interruption
 from crate_mae.training.objectives import Objective
 from crate_mae.training.optim import adamw, cosine_schedule, set_learning_rate
 from crate_mae.training.run_folder import STOPPED, Run
-from crate_mae.training.tensorboard import Board
+from crate_mae.training.tensorboard import TensorBoard
 from crate_mae.training.training_state import State, checkpoints_in
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.float32, "float64": torch.float64}
@@ -102,7 +102,7 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
         run.logging(),
         interruption() as stop,
         progress(config.task, config.steps, console, done=state.step) as advance,
-        Board(run.path, state.step, on=tensorboard and processes.is_main) as board,
+        TensorBoard(run.path, state.step, on=tensorboard and processes.is_main) as board,
     ):
         watch.board, watch.console = board, console
         if state.step == 0:
@@ -202,7 +202,7 @@ class Watch:
     run: Run
     began: State
     processes: Processes
-    board: Board = field(init=False)
+    board: TensorBoard = field(init=False)
     console: Console = field(init=False)
     words: str = ""
     """The text beside the progress bar."""

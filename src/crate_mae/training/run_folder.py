@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -255,13 +255,18 @@ class Stored:
         return Stored(TASKS[task].from_dict(settings, found.get("format_version", 1)), written_at, images)
 
 
-def configured(run: Run, recipe: Config | None, settings: Iterable[str], kind: type[Config]) -> Config:
-    """The configuration of the run in the folder, or else the recipe's, with ``settings`` (``key=value``) applied."""
+def configured(
+    run: Run, recipe: Config | None, kind: type[Config], given: Mapping[str, Any], words: Iterable[str]
+) -> Config:
+    """The configuration of the run in the folder, or else the recipe's, with other values for some fields.
+
+    ``given`` are values by field, ``words`` are ``key=value`` texts, as ``--set`` takes them.
+    """
     stored = run.stored()
     if stored is None:
         if recipe is None:
             raise UserError(f"{run.path} holds no run to resume; choose a --recipe to start one.")
-        return override(recipe, settings, scale_intervals=True)
+        return override(replace(recipe, **given), words, scale_intervals=True)
     run.check_task(kind)
     before = stored.config
     assert isinstance(before, kind)
@@ -269,7 +274,7 @@ def configured(run: Run, recipe: Config | None, settings: Iterable[str], kind: t
         raise UserError(
             f"{run.path} was started with --recipe {before.recipe}; resume it with that recipe, or without."
         )
-    return override(before, settings)
+    return override(replace(before, **given), words)
 
 
 def commit() -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 from crate_mae.errors import missing_extra
 
 
-class Board:
+class TensorBoard:
     """Writes ``RUN/tensorboard`` if it is on."""
 
     def __init__(self, run: Path, step: int, on: bool):
@@ -27,7 +27,7 @@ class Board:
             for name, value in values.items():
                 self.writer.add_scalar(name, value, step)
 
-    def __enter__(self) -> "Board":
+    def __enter__(self) -> "TensorBoard":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -14,7 +14,7 @@ from crate_mae.analysis.attention import CONVENTIONS
 from crate_mae.analysis.quantities import QUANTITIES
 from crate_mae.errors import UserError
 from crate_mae.web import views
-from crate_mae.web.decoding import Decoders
+from crate_mae.web.decoders import Decoders
 from crate_mae.web.limits import FORMATS, Limits, Refusal
 from crate_mae.web.parameters import (
     CompleteGiven,
@@ -26,11 +26,11 @@ from crate_mae.web.parameters import (
     SheetGiven,
 )
 from crate_mae.web.problems import PROBLEMS
+from crate_mae.web.request_queue import RequestQueue
 from crate_mae.web.samples import Sample
 from crate_mae.web.schema import About, Completed, Layer, Layers, Problem, QuantityWords, RequestLimits, SampleName
 from crate_mae.web.uploads import Intake
 from crate_mae.web.views import SHOWN, Served
-from crate_mae.web.workers import Workers
 
 T = TypeVar("T")
 NO_PICTURE = "there is no picture in the request; send one as its body, or name a sample."
@@ -52,7 +52,7 @@ class Api:
 
     def __init__(self, served: Sequence[Served], samples: Mapping[str, Sample], limits: Limits):
         self.served, self.samples, self.limits = served, samples, limits
-        self.intake, self.workers, self.decoders = Intake(limits), Workers(limits), Decoders(limits)
+        self.intake, self.queue, self.decoders = Intake(limits), RequestQueue(limits), Decoders(limits)
         self.thumbnails = {name: _thumbnail(sample.picture) for name, sample in samples.items()}
 
     def router(self) -> APIRouter:
@@ -151,8 +151,8 @@ class Api:
             pictures = [known] * len(models) if known else self.decoders.pictures(upload, targets, given.fit)
             return view(*pictures)
 
-        with self.workers.slot() as deadline:
-            job = asyncio.ensure_future(self.workers.run(work, deadline))
+        with self.queue.slot() as deadline:
+            job = asyncio.ensure_future(self.queue.run(work, deadline))
             gone = asyncio.ensure_future(_hung_up(request))
             try:
                 await asyncio.wait({job, gone}, return_when=asyncio.FIRST_COMPLETED)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from crate_mae.errors import UserError
+from crate_mae.errors import UserError, check_at_least
 
 MILLION = 10**6
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
@@ -56,10 +56,8 @@ class Limits:
         for flag, bound in bounds.items():
             if not 0 < bound < float("inf"):
                 raise UserError(f"{flag} is {bound:g}; choose a finite number above 0.")
-        if self.waiting < 0:
-            raise UserError(f"--max-waiting is {self.waiting}; choose a whole number from 0 up.")
-        if self.workers < 1:
-            raise UserError(f"--workers is {self.workers}; choose a whole number from 1 up.")
+        check_at_least("--max-waiting", self.waiting, 0)
+        check_at_least("--workers", self.workers, 1)
 
 
 class Refusal(Exception):

@@ -20,7 +20,7 @@ from crate_mae.analysis.layerwise import layer_curves
 from crate_mae.errors import UserError
 from crate_mae.models.autoencoder import Completion, MaskedAutoencoder
 from crate_mae.models.config import Family
-from crate_mae.tokens import normalise_patches, random_mask
+from crate_mae.tokens import random_mask
 from crate_mae.web.schema import Completed, Layer, Layers, ServedModel, TokenComponents
 from crate_mae.web.sheet import Panel, draw
 
@@ -97,8 +97,7 @@ def mean_patch_error(completion: Completion) -> float:
 
     x are the model's targets: patches, normalised where the model was trained on normalised ones.
     """
-    targets = normalise_patches(completion.patches) if completion.config.norm_pix_loss else completion.patches
-    hidden = completion.mask.masked
+    targets, hidden = completion.targets, completion.mask.masked
     return (targets[hidden] - targets[~hidden].mean(0)).square().mean().item()
 
 

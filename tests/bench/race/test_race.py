@@ -62,10 +62,10 @@ def a_job(out: Path, **changes: Any) -> Job:
 
 
 def done(job_: Job) -> list[dict[str, Any]]:
-    """Run a job here; its messages."""
+    """Run what is missing of a job here; its messages."""
     job_.check()
     answers = io.StringIO()
-    job.run(job_, Tell(answers))
+    job.run(job_, job_.missing(job_.steps), Tell(answers))
     return [json.loads(line) for line in answers.getvalue().splitlines()]
 
 
@@ -143,8 +143,8 @@ def test_a_job_trains_measures_and_is_not_run_again(out: Path) -> None:
     one = a_job(out)
     messages = done(one)
     finished = [message["step"] for message in messages if "numbers" in message]
-    assert finished == one.steps == ["training", "loss", "features", "finetune-10", "finetune-10-random"]
-    assert one.is_done()
+    assert finished == one.steps == ["training", "loss", "features", "layers", "finetune-10", "finetune-10-random"]
+    assert one.missing(one.steps) == []
     results = one.results()
     assert results["processor_seconds"] >= 0.3
     assert 0 < results["loss"] < 2
@@ -155,6 +155,35 @@ def test_a_job_trains_measures_and_is_not_run_again(out: Path) -> None:
     assert done(one) == []
     one.file("loss").unlink()
     assert [message["step"] for message in done(one) if "numbers" in message] == ["loss"]
+
+
+def test_all_contestants_are_trained_before_one_is_fine_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [a_job(tmp_path, contestant=name) for name in ("crate-mae", "vit-mae")]
+    for one in jobs:
+        one.check()
+    jobs[0].file("finetune-10").write_text("{}")
+    monkeypatch.setattr(command, "cores", lambda: [None])
+    ran = []
+
+    def run_part(slot: command.Slot, part: command.Part) -> None:
+        ran.append((part.job.contestant, part.steps))
+
+    monkeypatch.setattr(command.Slot, "run_part", run_part)
+    command.carry_out(tmp_path, {}, jobs, quiet())
+    first = ["training", "loss", "features", "layers"]
+    assert ran == [
+        ("crate-mae", first),
+        ("vit-mae", first),
+        ("vit-mae", ["finetune-10"]),
+        ("crate-mae", ["finetune-10-random"]),
+        ("vit-mae", ["finetune-10-random"]),
+    ]
+
+
+def test_a_probe_may_use_some_of_the_training_images(out: Path) -> None:
+    one = a_job(out, course=replace(COURSE, probe_images=20, finetune_steps={}))
+    done(one)
+    assert one.results()["probe"] > 90
 
 
 def test_other_settings_need_another_folder(out: Path) -> None:
@@ -201,7 +230,9 @@ def test_a_whole_race_in_processes(tmp_path: Path, data_root: Path, monkeypatch:
         ("CRATE-MAE", 1),
         ("ViT-MAE", 1),
     ]
+    assert record["results"][0]["layers"].keys() == {"trained", "untrained"}
     text = (tmp_path / "race.md").read_text()
+    assert "| toys | CRATE-MAE, untrained | non-zero entries of the code |" in text
     assert "| toys | ViT-MAE |" in text
     assert "toys: CRATE-MAE against ViT-MAE:" in text
     assert text in console.file.getvalue()  # type: ignore[attr-defined]
@@ -213,7 +244,7 @@ def test_a_whole_race_in_processes(tmp_path: Path, data_root: Path, monkeypatch:
 def test_a_process_that_is_told_to_end_keeps_its_state(out: Path) -> None:
     one = a_job(out, seconds=600.0)
     one.check()
-    asked = json.dumps({"settings": one.settings(), "core": None})
+    asked = json.dumps({"settings": one.settings(), "steps": one.steps, "core": None})
     words = [sys.executable, "-m", "crate_mae.bench.race.job", asked]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

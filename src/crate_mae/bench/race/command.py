@@ -7,18 +7,20 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from crate_mae.analysis.layerwise import EPSILON
 from crate_mae.bench.machine import machine
 from crate_mae.bench.race.images import prepare
 from crate_mae.bench.race.job import Job
+from crate_mae.bench.race.layers import MEASURED, PROBED
 from crate_mae.bench.race.recipes import COURSES, RECIPES, Course, Recipe
-from crate_mae.bench.race.table import markdown
+from crate_mae.bench.race.table import layers_markdown, markdown
 from crate_mae.data.checking import processors
 from crate_mae.errors import UserError
 from crate_mae.progress import Board
@@ -34,7 +36,10 @@ def chosen(only: Sequence[str]) -> dict[str, dict[str, Recipe]]:
             raise UserError(f"there is no {name} in the race; choose from {', '.join([*RECIPES, *contestants])}.")
     courses = [name for name in RECIPES if name in only] or list(RECIPES)
     racing = [name for name in contestants if name in only] or contestants
-    return {course: {name: RECIPES[course][name] for name in racing} for course in courses}
+    found = {course: {name: RECIPES[course][name] for name in racing if name in RECIPES[course]} for course in courses}
+    if not any(found.values()):
+        raise UserError(f"{', '.join(racing)} does not race on {', '.join(courses)}; leave one of them out of --only.")
+    return {course: recipes for course, recipes in found.items() if recipes}
 
 
 def race(
@@ -68,33 +73,48 @@ def race(
 
 
 def carry_out(out: Path, about: dict[str, Any], jobs: list[Job], console: Console) -> None:
-    """All jobs that are not done, in order, each in a process of its own."""
-    waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
-    todo = [job for job in jobs if not job.is_done()]
-    for job in todo:
-        waiting.put(job)
-    messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
-    slots = [Slot(core, waiting, messages) for core in cores()[: len(todo)]]
+    """What is not done of all jobs, round by round: all of them are trained before the first is fine-tuned."""
+    with Board("race", sum(len(job.missing(job.steps)) for job in jobs), console) as board:
+        try:
+            for number in range(max(len(job.rounds) for job in jobs)):
+                parts = [Part(job, job.missing(job.rounds[number])) for job in jobs if number < len(job.rounds)]
+                for message in side_by_side([part for part in parts if part.steps]):
+                    if "error" in message.content:
+                        raise UserError(f"{message.job.name} failed: {message.content['error']}")
+                    if "numbers" in message.content:
+                        board.finish(message.label, in_words(message.content["numbers"]))
+                        write(out, about, jobs)
+                    else:
+                        board.show(message.label, message.content["percent"] / 100, message.content["note"])
+        except KeyboardInterrupt:
+            console.print("Stopped; the same command continues from here.")
+            raise
+
+
+@dataclass(frozen=True)
+class Part:
+    """Steps of a job that one process does."""
+
+    job: Job
+    steps: list[str]
+
+
+def side_by_side(parts: list[Part]) -> Iterator["Message"]:
+    """The messages of these parts, each in a process of its own, as many at a time as there are cores for."""
+    waiting: queue.SimpleQueue[Part] = queue.SimpleQueue()
+    for part in parts:
+        waiting.put(part)
+    messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+    slots = [Slot(core, waiting, messages) for core in cores()[: len(parts)]]
     for slot in slots:
         slot.start()
     running = len(slots)
     try:
-        steps = sum(not job.file(step).is_file() for job in todo for step in job.steps)
-        with Board("race", steps, console) as board:
-            while running:
-                message = messages.get()
-                if message.job is None:
-                    running -= 1
-                elif "error" in message.content:
-                    raise UserError(f"{message.job.name} failed: {message.content['error']}")
-                elif "numbers" in message.content:
-                    board.finish(message.label, in_words(message.content["numbers"]))
-                    write(out, about, jobs)
-                else:
-                    board.show(message.label, message.content["percent"] / 100, message.content["note"])
-    except KeyboardInterrupt:
-        console.print("Stopped; the same command continues from here.")
-        raise
+        while running:
+            if message := messages.get():
+                yield message
+            else:
+                running -= 1
     finally:
         for slot in slots:
             slot.stop()
@@ -111,22 +131,21 @@ def cores() -> list[int | None]:
 
 @dataclass(frozen=True)
 class Message:
-    """From a job's process: progress, numbers or an error; without a job, a slot has no more to do."""
+    """From a job's process: progress, numbers or an error."""
 
-    job: Job | None
-    content: dict[str, Any] = field(default_factory=dict)
+    job: Job
+    content: dict[str, Any]
 
     @property
     def label(self) -> str:
-        assert self.job is not None
         return f"{self.job.name}: {self.content['step']}"
 
 
 class Slot(threading.Thread):
-    """A core: it runs one job after the other."""
+    """A core: it runs one part after the other, and says None when there are no more."""
 
     def __init__(
-        self, core: int | None, waiting: "queue.SimpleQueue[Job]", messages: "queue.SimpleQueue[Message]"
+        self, core: int | None, waiting: "queue.SimpleQueue[Part]", messages: "queue.SimpleQueue[Message | None]"
     ) -> None:
         super().__init__(daemon=True)
         self.core, self.waiting, self.messages = core, waiting, messages
@@ -136,14 +155,15 @@ class Slot(threading.Thread):
     def run(self) -> None:
         while not self.stopped:
             try:
-                job = self.waiting.get_nowait()
+                part = self.waiting.get_nowait()
             except queue.Empty:
                 break
-            self.run_job(job)
-        self.messages.put(Message(None))
+            self.run_part(part)
+        self.messages.put(None)
 
-    def run_job(self, job: Job) -> None:
-        asked = json.dumps({"settings": job.settings(), "core": self.core})
+    def run_part(self, part: Part) -> None:
+        job = part.job
+        asked = json.dumps({"settings": job.settings(), "steps": part.steps, "core": self.core})
         words = [sys.executable, "-m", "crate_mae.bench.race.job", asked]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         with (
@@ -182,7 +202,8 @@ def write(out: Path, about: dict[str, Any], jobs: list[Job]) -> None:
     for job in jobs:
         settings.setdefault(job.course.data, {})[job.recipe.title] = job.settings()["recipe"]
     record = about | {"recipes": settings, "results": results}
-    for name, text in (("race.json", json.dumps(record, indent=1) + "\n"), ("race.md", markdown(record))):
+    tables = f"{markdown(record)}\nLayer by layer. {layers_markdown(record)}"
+    for name, text in (("race.json", json.dumps(record, indent=1) + "\n"), ("race.md", tables)):
         (out / name).write_text(text)
 
 
@@ -203,6 +224,9 @@ def protocol(jobs: Sequence[Job]) -> list[str]:
         "that of the mean training patch. images/s: in a second of processor time.",
         "probe: logistic regression on the mean of patches of the last layer, fitted to all training images, C chosen "
         "on the held-out ones. 20-NN: the same features, cosine similarity.",
+        f"layer by layer: on {MEASURED} test images, nothing masked, eps^2 = {EPSILON**2:g}; docs/look-inside.md has "
+        "the definitions. probe: a ridge regression on the mean of patches of the layer's output, fitted to "
+        f"{PROBED:,} training images. untrained: the same architecture with random weights.",
         f"1 % and 10 % of labels: test accuracy after fine-tuning all weights, {tuned}, batch "
         f"{jobs[0].course.finetune_batch}; random weights: the same without pretraining.",
     ]

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 
 from crate_mae.atomic_write import atomic_write
 from crate_mae.bench.race.images import load
-from crate_mae.bench.race.measurements import Pretrained, measurements
+from crate_mae.bench.race.measurements import FINETUNE, Pretrained, measurements
 from crate_mae.bench.race.recipes import Course, Recipe
 from crate_mae.bench.race.training import Report, Stopped, train
 from crate_mae.errors import UserError
@@ -53,13 +54,20 @@ class Job:
 
     @property
     def steps(self) -> list[str]:
-        return [TRAINING, *measurements(self.course)]
+        return [TRAINING, *measurements(self.course, self.contestant)]
 
     def file(self, step: str) -> Path:
         return self.folder / f"{step}.json"
 
-    def is_done(self) -> bool:
-        return all(self.file(step).is_file() for step in self.steps)
+    @property
+    def rounds(self) -> list[list[str]]:
+        """The steps in groups: training and what is measured at once, then each fine-tuning by itself."""
+        tuned = [step for step in self.steps if step.startswith(FINETUNE)]
+        return [[step for step in self.steps if step not in tuned], *([step] for step in tuned)]
+
+    def missing(self, steps: Iterable[str]) -> list[str]:
+        """Those of the steps that are not done."""
+        return [step for step in steps if not self.file(step).is_file()]
 
     def results(self) -> dict[str, Any]:
         """The numbers of all steps that are done."""
@@ -96,11 +104,11 @@ class Job:
         )
 
 
-def run(job: Job, tell: "Tell") -> None:
-    """Do what is not done yet."""
+def run(job: Job, steps: Iterable[str], tell: "Tell") -> None:
+    """Do these steps; all but the training need its weights."""
     images = load(job.images)
     weights, checkpoint = job.folder / "model", job.folder / "checkpoint.pt"
-    if not job.file(TRAINING).is_file():
+    if TRAINING in steps:
         model, state = train(
             job.course,
             job.recipe,
@@ -121,8 +129,8 @@ def run(job: Job, tell: "Tell") -> None:
         tell.finished(job, TRAINING, numbers)
         checkpoint.unlink(missing_ok=True)
     it = Pretrained(load_autoencoder(weights).eval(), job.course, job.recipe, images, job.seed)
-    for name, measure in measurements(job.course).items():
-        if not job.file(name).is_file():
+    for name, measure in measurements(job.course, job.contestant).items():
+        if name in steps:
             torch.manual_seed(job.seed)
             tell.finished(job, name, measure(it, tell.about(name)))
 
@@ -166,7 +174,7 @@ class Tell:
             raise Stopped
 
 
-def main(settings: dict[str, Any], core: int | None) -> None:
+def main(settings: dict[str, Any], steps: list[str], core: int | None) -> None:
     if core is not None:
         os.sched_setaffinity(0, {core})
     torch.set_num_threads(1)
@@ -176,9 +184,9 @@ def main(settings: dict[str, Any], core: int | None) -> None:
     signal.signal(signal.SIGTERM, tell.stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one passes it on
     with suppress(Stopped):
-        run(Job.from_settings(settings), tell)
+        run(Job.from_settings(settings), steps, tell)
 
 
 if __name__ == "__main__":
     asked = json.loads(sys.argv[1])
-    main(asked["settings"], asked["core"])
+    main(**asked)

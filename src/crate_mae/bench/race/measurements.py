@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,8 @@ from torch import nn
 
 from crate_mae.allocator import freed_memory_kept
 from crate_mae.bench.race.images import RaceImages, batch
-from crate_mae.bench.race.recipes import Course, Recipe
+from crate_mae.bench.race.layers import by_layer
+from crate_mae.bench.race.recipes import REFERENCES, Course, Recipe
 from crate_mae.bench.race.training import EVALUATED_AT_ONCE, Report, masked_batches, masked_error
 from crate_mae.evaluation.knn import nearest_neighbours
 from crate_mae.evaluation.linear_probe import STRENGTHS, linear_probe
@@ -22,9 +24,12 @@ from crate_mae.training.optim import adamw, cosine_schedule, set_learning_rate
 
 WARMUP, DECAY, CLIP = 0.1, 0.05, 1.0
 """Of fine-tuning."""
+FINETUNE = "finetune"
+"""How the names of fine-tunings begin."""
 MEAN_OVER = 5000
 """Training images whose mean patches are taken."""
-Numbers = dict[str, float]
+Numbers = dict[str, Any]
+"""By name, as JSON has them."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +74,10 @@ def features(it: Pretrained, report: Report) -> Numbers:
             report(began + share * len(found) * EVALUATED_AT_ONCE / len(pixels), "features")
         return np.concatenate(found)
 
-    train, test = of(images.train, 0.0, 0.4), of(images.test, 0.4, 0.1)
-    train_labels, test_labels = torch.tensor(images.train_labels), torch.tensor(images.test_labels)
+    used = np.sort(np.random.default_rng(0).permutation(len(images.train))[: it.course.probe_images])
+    labels, held_out = images.train_labels[used], images.held_out[used]
+    train, test = of(images.train[used], 0.0, 0.4), of(images.test, 0.4, 0.1)
+    train_labels, test_labels = torch.tensor(labels), torch.tensor(images.test_labels)
     knn = nearest_neighbours(torch.from_numpy(train), train_labels, torch.from_numpy(test), test_labels)
     fits = 0
 
@@ -79,10 +86,13 @@ def features(it: Pretrained, report: Report) -> Numbers:
         fits += 1
         report(0.5 + 0.5 * fits / (2 * len(STRENGTHS)), note)
 
-    found = linear_probe(
-        train, images.train_labels, test, images.test_labels, held_out=images.held_out, advance=advance
-    )
+    found = linear_probe(train, labels, test, images.test_labels, held_out=held_out, advance=advance)
     return {"probe": found.accuracy, "C": found.C, "knn": knn}
+
+
+def layers(it: Pretrained, report: Report) -> Numbers:
+    """What each encoder layer does, by ``layers.by_layer``."""
+    return {"layers": by_layer(it.model, it.images, it.seed, report)}
 
 
 def finetuned(percent: int, random: bool) -> Measurement:
@@ -141,11 +151,14 @@ def accuracy(model: Classifier, images: RaceImages) -> float:
     return 100 * right / len(images.test)
 
 
-def measurements(course: Course) -> dict[str, Measurement]:
-    """All of a course, by the names of their files."""
+def measurements(course: Course, contestant: str) -> dict[str, Measurement]:
+    """All of a contestant on a course, by the names of their files."""
+    always: dict[str, Measurement] = {"loss": loss, "features": features, "layers": layers}
+    if contestant in REFERENCES:
+        return always
     tuned = {
-        f"finetune-{percent}{'-random' if random else ''}": finetuned(percent, random)
+        f"{FINETUNE}-{percent}{'-random' if random else ''}": finetuned(percent, random)
         for percent in course.finetune_steps
         for random in (False, True)
     }
-    return {"loss": loss, "features": features, **tuned}
+    return always | tuned

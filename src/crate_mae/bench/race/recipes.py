@@ -1,7 +1,7 @@
 """Who races and on what: each contestant with its own best recipe, each course with its images and its labels."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from crate_mae.models.config import ModelConfig
@@ -44,9 +44,11 @@ class Course:
     patch_size: int
     stored_size: int
     """Images are kept in memory as squares of this side: the shorter side is resized to it, the middle is cut out."""
-    finetune_steps: Mapping[int, int] = field(default_factory=lambda: {1: 150, 10: 500})
+    finetune_steps: Mapping[int, int] = field(default_factory=lambda: {10: 500, 1: 150})
     """From the per cent of training images whose labels are used to the number of steps."""
     finetune_batch: int = 128
+    probe_images: int | None = None
+    """Training images of the probe and of 20-NN, drawn at random; None for all."""
 
     def config(self, recipe: Recipe) -> ModelConfig:
         """The model of a recipe for these images."""
@@ -64,12 +66,19 @@ CRATE_MAE = Recipe(
 )
 VIT_MAE = Recipe("ViT-MAE", "vit_mae_small", {"dim": 192, "heads": 6, "depth": 4, **DECODER}, learning_rate=1e-3)
 
+PAPER_FORM = replace(
+    CRATE_MAE, title="CRATE-MAE, the paper's form", settings={**CRATE_MAE.settings, "encoder_skip": "none"}
+)
+"""The same model and training, with tokens that are replaced by their code."""
+
 COURSES = {
     "cifar10": Course("cifar10", image_size=32, patch_size=4, stored_size=32),
     "imagenette": Course("imagenette", image_size=64, patch_size=8, stored_size=72),
 }
 RECIPES = {
-    "cifar10": {"crate-mae": CRATE_MAE, "vit-mae": VIT_MAE},
+    "cifar10": {"crate-mae": CRATE_MAE, "vit-mae": VIT_MAE, "paper-form": PAPER_FORM},
     "imagenette": {"crate-mae": CRATE_MAE, "vit-mae": VIT_MAE},
 }
 """For each course, the contestants by the names that --only takes."""
+REFERENCES = ("paper-form",)
+"""Contestants that are there to be compared layer by layer; they are not fine-tuned."""

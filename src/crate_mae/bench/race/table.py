@@ -1,7 +1,7 @@
 """The race's record as a Markdown table: mean and standard deviation over the seeds, and the protocol."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 COLUMNS = {
@@ -16,6 +16,15 @@ COLUMNS = {
     "finetune_10_random": ("10 %, random weights, %", "{:.1f}"),
 }
 """Measurements in the record, their titles and formats; the table has those that were made."""
+LAYER_ROWS = {
+    "compression": ("R^c of the half step", "{:.0f}"),
+    "compression_normed": ("R^c after the norm", "{:.0f}"),
+    "compression_step": ("change of R^c by MSSA", "{:+.1f}"),
+    "objective_step": ("change of the objective", "{:+.1f}"),
+    "sparsity": ("non-zero entries of the code", "{:.3f}"),
+    "probe": ("probe, %", "{:.1f}"),
+}
+"""The same for what is measured at each layer; ``sparsity`` is left out where a layer has no code."""
 
 
 def markdown(record: Mapping[str, Any]) -> str:
@@ -24,19 +33,56 @@ def markdown(record: Mapping[str, Any]) -> str:
     ``results`` of the record has an entry for each set, contestant and seed: ``data``, ``contestant``, ``seed``,
     ``parameters``, and a number for each measurement that is done.
     """
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for result in record["results"]:
-        groups.setdefault((result["data"], result["contestant"]), []).append(result)
+    groups = _groups(record)
     measured = [name for name in COLUMNS if any(name in result for result in record["results"])]
     head = ["data", "model", "parameters", *(COLUMNS[name][0] for name in measured)]
     lines = [_line(head), _line(["---", "---", *["---:"] * (len(head) - 2)])]
     for (data, contestant), results in groups.items():
-        cells = [_over_seeds([result[name] for result in results if name in result], name) for name in measured]
+        cells = [
+            _over_seeds([result[name] for result in results if name in result], COLUMNS[name][1]) for name in measured
+        ]
         lines.append(_line([data, contestant, f"{results[0]['parameters'] / 1e6:.2f} M", *cells]))
-    machine = record["machine"]
-    place = f"`{record['command']}` at commit {machine['commit']} on {machine['cpu']}, torch {machine['torch']}."
     notes = [*comparisons(groups), *record["protocol"]]
-    return "\n".join([place, "", *lines, "", *(f"- {line}" for line in notes), ""])
+    return "\n".join([_place(record), "", *lines, "", *(f"- {line}" for line in notes), ""])
+
+
+def layers_markdown(record: Mapping[str, Any]) -> str:
+    """Layer by layer: a line for each quantity of each set and contestant, trained and untrained."""
+    rows = []
+    for (data, contestant), results in _groups(record).items():
+        of_seeds = [result["layers"] for result in results if "layers" in result]
+        for weights, model in (("trained", contestant), ("untrained", f"{contestant}, untrained")):
+            rows += [[data, model, *cells] for cells in _layer_cells([layers[weights] for layers in of_seeds])]
+    if not rows:
+        return "Not measured yet.\n"
+    depth = max(map(len, rows)) - 4
+    head = ["data", "model", "what", *(f"layer {layer}" for layer in range(1, depth + 1)), "last - first"]
+    rule = ["---"] * 3 + ["---:"] * (depth + 1)
+    return "\n".join([_place(record), "", *map(_line, [head, rule, *rows]), ""])
+
+
+def _layer_cells(of_seeds: Sequence[Mapping[str, Sequence[float]]]) -> Iterator[list[str]]:
+    """For each quantity its title, its value at each layer, and how it changes from the first to the last."""
+    for name, (title, form) in LAYER_ROWS.items():
+        curves = [of[name] for of in of_seeds if name in of]
+        if not curves or (name == "sparsity" and set(curves[0]) == {1.0}):  # a ViT has no code
+            continue
+        signed = form if "+" in form else form.replace(":", ":+")
+        change = _over_seeds([curve[-1] - curve[0] for curve in curves], signed)
+        yield [title, *(_over_seeds(of_layer, form) for of_layer in zip(*curves, strict=True)), change]
+
+
+def _groups(record: Mapping[str, Any]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
+    """The results of all seeds, by set and contestant."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for result in record["results"]:
+        groups.setdefault((result["data"], result["contestant"]), []).append(result)
+    return groups
+
+
+def _place(record: Mapping[str, Any]) -> str:
+    machine = record["machine"]
+    return f"`{record['command']}` at commit {machine['commit']} on {machine['cpu']}, torch {machine['torch']}."
 
 
 def comparisons(groups: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]) -> list[str]:
@@ -70,11 +116,10 @@ def _seconds_to_the_loss_of(other: Mapping[str, Any], one: Mapping[str, Any]) ->
     return next((used for used, loss in one["curve"] if loss <= other["curve"][-1][1]), None)
 
 
-def _over_seeds(values: Sequence[float], name: str) -> str:
-    form = COLUMNS[name][1]
+def _over_seeds(values: Sequence[float], form: str) -> str:
     if not values:
         return "-"
-    spread = f" ± {form.format(statistics.stdev(values))}" if len(values) > 1 else ""
+    spread = f" ± {form.replace('+', '').format(statistics.stdev(values))}" if len(values) > 1 else ""
     return form.format(statistics.fmean(values)) + spread
 
 

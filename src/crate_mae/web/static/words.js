@@ -12,7 +12,7 @@ export const FORMULAS = {
     "A white-box layer compresses the tokens against its subspaces U, then makes them sparse in its dictionary D. A ViT layer has attention and an MLP in their place."],
   compression: ["Rᶜ(Z | U) = ½ Σₖ log det(I + p/(Nε²) (UₖᵀZ)ᵀ UₖᵀZ),  Z = Zˡ⁺¹ᐟ²"],
   rate: ["R(Z) = ½ log det(I + d/(Nε²) ZᵀZ),  Z = Zˡ⁺¹ᐟ²"],
-  sparsity: ["‖A‖₀ / (dN),  A the code of the layer"],
+  sparsity: ["‖A‖₀ / (mN),  A the code of the layer, m entries for each token"],
   pca: ["colour = (⟨u₁, z⟩, ⟨u₂, z⟩, ⟨u₃, z⟩),  z = [U₁ᵀz; …; U_Kᵀz]",
     "u are the first eigenvectors of ZᵀZ over the patches that are kept; a patch is kept where its first component over all patches is above the threshold. A ViT layer has keys in place of Uᵀz."],
 };
@@ -20,5 +20,5 @@ export const FORMULAS = {
 export const QUANTITIES = {
   compression: { symbol: ["R", "c"], name: "compression", plain: "How many nats code the tokens with the layer's subspaces: less is more compressed." },
   rate: { symbol: ["R", ""], name: "rate of all tokens", plain: "How many nats code the tokens without subspaces: how much they differ from each other." },
-  sparsity: { symbol: ["", ""], name: "Non-zero entries", plain: "How much of the layer's code is not zero: a white-box layer sets entries to zero, a ViT layer none." },
+  sparsity: { symbol: ["", ""], name: "Non-zero entries of the code", plain: "How much of the layer's code is not zero: a white-box layer sets entries to zero, a ViT layer none." },
 };

@@ -1,4 +1,4 @@
-"""A few threads, and a bounded queue in front of them: first come, first served."""
+"""A bounded queue of requests, and a few threads that work on them: first come, first served."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -14,8 +14,8 @@ from crate_mae.web.limits import RETRY_AFTER, Limits, Refusal
 T = TypeVar("T")
 
 
-class Workers:
-    """Work off the event loop. Everything but ``_work`` runs on the loop's own thread."""
+class RequestQueue:
+    """Runs work in threads. Everything except ``_work`` runs in the thread of the event loop."""
 
     def __init__(self, limits: Limits):
         self.limits = limits

@@ -1,8 +1,8 @@
 """A process of its own that decodes and resizes uploads, with limits on memory and processor time.
 
 A decoder works on what strangers send. Here it can neither hold the server's interpreter nor take its memory, and a
-crash ends this process alone. ``decoding`` starts it, and talks to it in messages: a job as JSON, then the upload;
-back come a list of modes and sizes as JSON, then the pixels of each picture, or a status and a sentence.
+crash ends this process alone. ``decoders`` starts it and sends it a job as JSON, then the upload. It answers with
+modes and sizes as JSON, then the pixels of each picture; or with a status and a sentence.
 """
 
 import json

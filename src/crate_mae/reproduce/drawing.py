@@ -10,14 +10,14 @@ from torch import Tensor
 
 from crate_mae.data.loader import evaluation_batches
 from crate_mae.data.open import open_dataset
-from crate_mae.data.source import ImageSource, Part
+from crate_mae.data.source import ImageSource, Subset
 from crate_mae.data.transforms import sample_generator
 from crate_mae.device import pick_device
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.zoo import load_autoencoder
 from crate_mae.reproduce import paper_numbers as paper
+from crate_mae.reproduce.comparison_table import MISSING, Cell, Table
 from crate_mae.reproduce.scales import Model, Scale, Variant
-from crate_mae.reproduce.table import MISSING, Cell, Table
 from crate_mae.reproduce.tasks import Place, Pretrained
 from crate_mae.training.evaluators import masked_as_evaluated
 
@@ -87,7 +87,7 @@ def in_random_order(source: ImageSource) -> np.ndarray:
 
 def look(place: Place, model: MaskedAutoencoder, chosen: np.ndarray) -> tuple[Tensor, Tensor]:
     """These images, preprocessed for the model, and a mask for each, which only depends on the number of patches."""
-    source = Part(shown(place), chosen)
+    source = Subset(shown(place), chosen)
     batch = next(iter(evaluation_batches(masked_as_evaluated(source, model.config, paper.MASK_RATIO), len(source))))
     return batch.images.to(model.device), batch.masks.to(model.device)
 

@@ -13,7 +13,7 @@ from crate_mae import UserError
 from crate_mae.web import views
 from crate_mae.web.deadline import Deadline, Overdue, watch
 from crate_mae.web.limits import Limits, Refusal
-from crate_mae.web.workers import Workers
+from crate_mae.web.request_queue import RequestQueue
 from tests.reports.test_inspect_measurements import for_digits
 from tests.web.conftest import CLIENT, app_of, serving
 
@@ -22,11 +22,11 @@ def test_first_come_first_served_and_none_is_lost() -> None:
     started: list[int] = []
 
     async def main() -> list[int]:
-        workers = Workers(Limits(workers=1))
+        queue = RequestQueue(Limits(workers=1))
 
         async def one(number: int) -> int:
-            with workers.slot() as deadline:
-                return await workers.run(lambda: started.append(number) or number, deadline)
+            with queue.slot() as deadline:
+                return await queue.run(lambda: started.append(number) or number, deadline)
 
         return list(await asyncio.gather(*map(one, range(60))))
 
@@ -35,13 +35,13 @@ def test_first_come_first_served_and_none_is_lost() -> None:
 
 
 def test_one_too_many_is_turned_away_until_a_place_is_free() -> None:
-    workers = Workers(Limits(workers=1, waiting=1))
-    with workers.slot():
-        with workers.slot(), pytest.raises(Refusal, match="busy: 2 requests") as refused, workers.slot():
+    queue = RequestQueue(Limits(workers=1, waiting=1))
+    with queue.slot():
+        with queue.slot(), pytest.raises(Refusal, match="busy: 2 requests") as refused, queue.slot():
             pass
         assert refused.value.status == 503
         assert int(refused.value.headers["Retry-After"]) >= 1
-        with workers.slot():
+        with queue.slot():
             pass
 
 
@@ -58,15 +58,15 @@ def test_a_deadline_in_the_queue_drops_the_work_and_one_at_work_stops_it() -> No
             stopped.set()
 
     async def main() -> None:
-        workers = Workers(Limits(workers=1, seconds=0.3))
-        running = asyncio.create_task(workers.run(long, Deadline(0.3)))
+        queue = RequestQueue(Limits(workers=1, seconds=0.3))
+        running = asyncio.create_task(queue.run(long, Deadline(0.3)))
         await asyncio.sleep(0.05)
         with pytest.raises(Refusal, match="waited in the queue") as waited:
-            await workers.run(lambda: ran.append("dropped"), Deadline(0.1))
+            await queue.run(lambda: ran.append("dropped"), Deadline(0.1))
         with pytest.raises(Refusal, match="not finished within") as late:
             await running
         assert waited.value.status == late.value.status == 504
-        await workers.run(lambda: ran.append("after"), Deadline(5))
+        await queue.run(lambda: ran.append("after"), Deadline(5))
 
     asyncio.run(main())
     assert stopped.is_set()
@@ -75,17 +75,17 @@ def test_a_deadline_in_the_queue_drops_the_work_and_one_at_work_stops_it() -> No
 
 def test_who_hangs_up_frees_the_worker() -> None:
     async def main() -> str:
-        workers = Workers(Limits(workers=1))
+        queue = RequestQueue(Limits(workers=1))
 
         def long() -> None:
             while True:
                 Deadline.check()
                 time.sleep(0.01)
 
-        running = asyncio.create_task(workers.run(long, Deadline(60)))
+        running = asyncio.create_task(queue.run(long, Deadline(60)))
         await asyncio.sleep(0.05)
         running.cancel()
-        return await workers.run(lambda: "free", Deadline(5))
+        return await queue.run(lambda: "free", Deadline(5))
 
     assert asyncio.run(main()) == "free"
 

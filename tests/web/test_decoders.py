@@ -14,7 +14,7 @@ from PIL import Image
 
 from crate_mae import image_files
 from crate_mae.web.deadline import Deadline, Overdue
-from crate_mae.web.decoding import Decoders
+from crate_mae.web.decoders import Decoders
 from crate_mae.web.limits import MILLION, Limits, Refusal
 from tests.web.conftest import CRATE, photo, png
 
@@ -120,5 +120,5 @@ def test_the_processes_end_with_their_owner() -> None:
 
 
 def test_the_decoder_needs_no_torch() -> None:
-    script = "import sys, crate_mae.web.decoder; sys.exit('torch' in sys.modules)"
+    script = "import sys, crate_mae.web.decoding_process; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)

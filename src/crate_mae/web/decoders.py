@@ -1,4 +1,4 @@
-"""The server's side of ``decoder``: a few processes, kept for the next picture and replaced when they fail."""
+"""The server's side of ``decoding_process``: a few processes, kept for the next picture and replaced when they fail."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from typing import Any
 from PIL import Image
 
 from crate_mae.web.deadline import Deadline
-from crate_mae.web.decoder import Job
+from crate_mae.web.decoding_process import Job
 from crate_mae.web.limits import Limits, Refusal
 from crate_mae.web.parameters import Fit
 
@@ -23,11 +23,11 @@ POLL = 0.05
 
 
 class Process:
-    """One decoder and the connection to it."""
+    """One decoding process and the connection to it."""
 
     def __init__(self, limits: Limits):
         self.connection, theirs = Pipe()
-        words = [sys.executable, "-m", "crate_mae.web.decoder", str(theirs.fileno()), str(limits.memory)]
+        words = [sys.executable, "-m", "crate_mae.web.decoding_process", str(theirs.fileno()), str(limits.memory)]
         with theirs:
             self.process = subprocess.Popen(
                 words,

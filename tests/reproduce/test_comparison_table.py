@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from crate_mae.reproduce.table import COLUMNS, Cell, Table, body
+from crate_mae.reproduce.comparison_table import COLUMNS, Cell, Table, body
 
 TABLE = Table(
     name="table9",

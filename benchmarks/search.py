@@ -1,0 +1,88 @@
+"""The search behind the desk recipes: short trainings on CIFAR-10, as many for ViT-MAE as for CRATE-MAE.
+
+    python benchmarks/search.py --data-root DIR --out runs/search
+
+Every trial changes a few settings of its family's base and trains for the same processor time. Trials run through the
+race (``crate_mae.bench.race``): one core each, two side by side, resumable. ``runs/search/race.json`` has the results;
+a copy of it is ``benchmarks/search.json``, from which ``make pages`` writes the table of docs/log.md.
+"""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from crate_mae.bench.race.command import race
+from crate_mae.bench.race.recipes import DECODER, Course, Recipe
+
+SECONDS = 150.0
+"""Of processor time, for each trial."""
+COURSE = Course("cifar10", image_size=32, patch_size=4, stored_size=32, finetune_steps={}, probe_images=10_000)
+BASES = {
+    "CRATE-MAE": Recipe(
+        "CRATE-MAE",
+        "crate_mae_tiny_residual",
+        {"dim": 256, "heads": 8, "depth": 4, **DECODER},
+        learning_rate=2e-3,
+    ),
+    "ViT-MAE": Recipe("ViT-MAE", "vit_mae_small", {"dim": 192, "heads": 6, "depth": 4, **DECODER}, learning_rate=1e-3),
+}
+TRIALS: dict[str, list[dict[str, Any]]] = {
+    "CRATE-MAE": [],
+    "ViT-MAE": [],
+}
+"""What each trial changes: fields of ``Recipe``, and of ``ModelConfig``."""
+
+
+def trial(base: Recipe, changes: Mapping[str, Any]) -> Recipe:
+    """The base with these changes, which are also its title."""
+    of_recipe = {field.name for field in fields(Recipe)} & changes.keys()
+    settings = {**base.settings, **{name: value for name, value in changes.items() if name not in of_recipe}}
+    words = ", ".join(f"{name.strip('_')} {value}" for name, value in changes.items()) or "base"
+    return replace(
+        base,
+        title=f"{base.title}: {words}",
+        settings=settings,
+        **{name: changes[name] for name in of_recipe},
+    )
+
+
+def table(record: Mapping[str, Any]) -> str:
+    """A line for each trial, the best probe first within each family."""
+    lines = ["| family | changes to the base | parameters | images/s | loss | probe, % | 20-NN, % |"]
+    lines.append("|---|---|---:|---:|---:|---:|---:|")
+    for family in BASES:
+        of_family = [result for result in record["results"] if result["contestant"].startswith(f"{family}:")]
+        for one in sorted(of_family, key=lambda result: -result["probe"]):
+            changes = one["contestant"].removeprefix(f"{family}: ")
+            loss = f"{one['loss']:.3f}" + (" (normalised)" if "norm_pix_loss" in changes else "")
+            lines.append(
+                f"| {family} | {changes} | {one['parameters'] / 1e6:.2f} M | {one['images_per_second']:.0f} | {loss} "
+                f"| {one['probe']:.1f} | {one['knn']:.1f} |"
+            )
+    return "\n".join([*lines, ""])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data-root", type=Path, help="the folder that holds cifar10")
+    parser.add_argument("--out", type=Path, default=Path("runs/search"))
+    given = parser.parse_args()
+    pairs = [trial(BASES[family], changes) for family in BASES for changes in TRIALS[family]]
+    race(
+        given.out,
+        given.data_root,
+        seconds=SECONDS,
+        seeds=1,
+        console=Console(),
+        command="python benchmarks/search.py",
+        recipes={"cifar10": {recipe.title: recipe for recipe in pairs}},
+        courses={"cifar10": COURSE},
+    )
+
+
+if __name__ == "__main__":
+    main()
