@@ -30,15 +30,34 @@ BASES = {
     ),
     "ViT-MAE": Recipe("ViT-MAE", "vit_mae_small", {"dim": 192, "heads": 6, "depth": 4, **DECODER}, learning_rate=1e-3),
 }
+LARGER_STEP = {"eta": 0.5, "lambda_": 0.1}  # the threshold eta lambda stays 0.05
 TRIALS: dict[str, list[dict[str, Any]]] = {
-    "CRATE-MAE": [],
-    "ViT-MAE": [],
+    "CRATE-MAE": [
+        {},
+        LARGER_STEP,
+        {"dim": 384, "heads": 12},
+        {"learning_rate": 4e-3},
+        {"norm_pix_loss": True},
+        {"dim": 384, "heads": 12, "depth": 2, **LARGER_STEP},
+        {"decoder_depth": 1, **LARGER_STEP},
+        {"batch": 64, **LARGER_STEP},
+    ],
+    "ViT-MAE": [
+        {},
+        {"learning_rate": 2e-3},
+        {"dim": 256, "heads": 8},
+        {"dim": 128, "heads": 4, "learning_rate": 2e-3},
+        {"norm_pix_loss": True},
+        {"decoder_depth": 1},
+        {"depth": 3},
+        {"batch": 64},
+    ],
 }
 """What each trial changes: fields of ``Recipe``, and of ``ModelConfig``."""
 
 
 def trial(base: Recipe, changes: Mapping[str, Any]) -> Recipe:
-    """The base with these changes, which are also its title."""
+    """The base with these changes, which are also its title; ``lambda_`` is written lambda."""
     of_recipe = {field.name for field in fields(Recipe)} & changes.keys()
     settings = {**base.settings, **{name: value for name, value in changes.items() if name not in of_recipe}}
     words = ", ".join(f"{name.strip('_')} {value}" for name, value in changes.items()) or "base"
@@ -71,7 +90,7 @@ def main() -> None:
     parser.add_argument("--data-root", type=Path, help="the folder that holds cifar10")
     parser.add_argument("--out", type=Path, default=Path("runs/search"))
     given = parser.parse_args()
-    pairs = [trial(BASES[family], changes) for family in BASES for changes in TRIALS[family]]
+    recipes = [trial(BASES[family], changes) for family in BASES for changes in TRIALS[family]]
     race(
         given.out,
         given.data_root,
@@ -79,7 +98,7 @@ def main() -> None:
         seeds=1,
         console=Console(),
         command="python benchmarks/search.py",
-        recipes={"cifar10": {recipe.title: recipe for recipe in pairs}},
+        recipes={"cifar10": {recipe.title: recipe for recipe in recipes}},
         courses={"cifar10": COURSE},
     )
 
