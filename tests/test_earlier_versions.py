@@ -50,6 +50,8 @@ def test_a_run_resumes_to_what_it_gave(tmp_path: Path) -> None:
     expected = metrics(run)
     main(["pretrain", "--out", str(run), "--resume", "--device", "cpu"])
     lines = metrics(run)
+    for line in lines:
+        line.pop("mean_patch_error", None)  # 0.1.0 did not measure it
     assert [list(line) for line in lines] == [list(line) for line in expected]
     for line, then in zip(lines, expected, strict=True):
         assert_as_then(torch.tensor(list(line.values())), torch.tensor(list(then.values())))

@@ -13,14 +13,14 @@ from crate_mae.data.masked import MaskedBatch
 from crate_mae.data.open import find_images
 from crate_mae.models.zoo import load
 from crate_mae.tokens import normalise_patches, patchify
-from crate_mae.training.evaluators import masked_as_evaluated, some
+from crate_mae.training.evaluators import evenly_spaced, masked_as_evaluated
 from crate_mae.training.run_folder import Run
 from tests.training.runs import metrics, words
 
 
 def whole(split: str, run: Path) -> MaskedBatch:
     """The images and masks of a run's evaluations."""
-    samples = masked_as_evaluated(some(find_images("digits").split(split), 40), load(run).config, 0.75)
+    samples = masked_as_evaluated(evenly_spaced(find_images("digits").split(split), 40), load(run).config, 0.75)
     return next(evaluation_batches(samples, 40))
 
 

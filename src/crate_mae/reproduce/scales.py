@@ -154,7 +154,7 @@ def _desk_model(data: str, variant: Variant, size: Size) -> dict[str, Any]:
 def desk() -> Scale:
     """Small models, each pretrained on the training images of the set that it is evaluated on."""
     digits = replace(recipes.digits(), steps=1200, checkpoint_every=200)
-    photos = replace(recipes.cifar10_cpu(), steps=2000, batch=64, checkpoint_every=200)
+    photos = replace(recipes.cifar10_paper_cpu(), steps=2000, batch=64, checkpoint_every=200)
     tuned_digits = replace(recipes.finetune_digits(), steps=600)
     tuned_photos = replace(recipes.finetune_cpu(), steps=1000, batch=64, checkpoint_every=200)
     pretrain, finetune = {}, {}
