@@ -185,5 +185,5 @@ def test_a_number_that_is_not_finite_is_refused_from_python_too() -> None:
 def test_options_of_the_command_line_are_not_read_as_words(tmp_path: Path) -> None:
     options = given(checkpoint=Path("none"), random=False, data=" 3=4 ", data_root=None)
     assert options == {"checkpoint": "none", "data": " 3=4 "}  # --set would make None of the first, strip the second
-    config = configured(Run(tmp_path), finetune_digits(), FinetuneConfig, options, ["steps=7"])
-    assert config == replace(finetune_digits(), checkpoint="none", data=" 3=4 ", steps=7)
+    config = configured(Run(tmp_path), finetune_digits(), FinetuneConfig, options, ["seed=7"])
+    assert config == replace(finetune_digits(), checkpoint="none", data=" 3=4 ", seed=7)
