@@ -63,14 +63,16 @@ CRATE_MAE = Recipe(
     "crate_mae_tiny_residual",
     {"dim": 256, "heads": 8, "depth": 4, "eta": 0.5, "lambda_": 0.1, **DECODER},
     learning_rate=2e-3,
+    batch=64,
 )
 VIT_MAE = Recipe(
     "ViT-MAE",
     "vit_mae_small",
     {"dim": 192, "heads": 6, "depth": 4, **DECODER, "decoder_depth": 1},
     learning_rate=1e-3,
+    batch=64,
 )
-"""Each is the best of its family in the search (docs/log.md) with a sum of squares in pixels as its loss."""
+"""For each family, what the search found best with plain pixels as targets (docs/log.md)."""
 
 PAPER_FORM = replace(
     CRATE_MAE, title="CRATE-MAE, the paper's form", settings={**CRATE_MAE.settings, "encoder_skip": "none"}
