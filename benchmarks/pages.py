@@ -15,11 +15,12 @@ from typing import Any
 
 from crate_mae.bench import table
 from crate_mae.bench.profiling import KINDS, REST
+from crate_mae.bench.race import search as race_search
 from crate_mae.bench.race import table as race_table
 from crate_mae.reproduce import comparison_table
 
 RECORDS = Path(__file__).parent
-PAGES = [RECORDS.parent / "docs" / name for name in ("performance.md", "residual-form.md", "results.md")]
+PAGES = [RECORDS.parent / "docs" / name for name in ("log.md", "performance.md", "residual-form.md", "results.md")]
 MARKED = re.compile(r"(?<=<!-- table: )(\S+)( -->\n)(?:.*?)(?=<!-- end -->)", re.DOTALL)
 
 
@@ -64,6 +65,11 @@ def race_layers() -> str:
     return race_table.layers_markdown(record("race"))
 
 
+def search() -> str:
+    """The trials behind the desk recipes."""
+    return race_search.table(record("search"))
+
+
 def protocol() -> str:
     """How the models of all reproduced tables were trained."""
     return record("reproduce/table2")["protocol"] + "\n"
@@ -77,7 +83,7 @@ def reproduced(name: str) -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    made.__name__.replace("_", "-"): made for made in (bench, bench_runs, profile, race, race_layers, protocol)
+    made.__name__.replace("_", "-"): made for made in (bench, bench_runs, profile, race, race_layers, search, protocol)
 } | {path.stem: partial(reproduced, path.stem) for path in (RECORDS / "reproduce").glob("*.json")}
 
 

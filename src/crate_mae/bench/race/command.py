@@ -209,27 +209,32 @@ def write(out: Path, about: dict[str, Any], jobs: list[Job]) -> None:
 
 def protocol(jobs: Sequence[Job]) -> list[str]:
     """How it was done, for people."""
-    seconds, seeds = jobs[0].seconds, 1 + max(job.seed for job in jobs)
-    steps = jobs[0].course.finetune_steps
-    tuned = " and ".join(f"{count} steps on {percent} %" for percent, count in steps.items())
+    seconds, seeds, course = jobs[0].seconds, 1 + max(job.seed for job in jobs), jobs[0].course
+    spread = f"{seeds} seeds, mean ± standard deviation." if seeds > 1 else "One seed."
+    fitted = "all" if course.probe_images is None else f"{course.probe_images:,}"
     shapes = "; ".join(f"{job.recipe.title} on {job.course.data}: {shape(job)}" for job in jobs if job.seed == 0)
-    return [
+    lines = [
         f"Each contestant trains for {seconds:g} s of processor time in a process of one thread on a core of its own, "
         "at most two side by side. Only training steps with their batches count; the learning rate follows the used "
-        f"share. {seeds} seeds, mean ± standard deviation.",
+        f"share. {spread}",
         f"Recipes. {shapes}.",
         "Images are kept in memory as bytes; a training crop is shifted by up to 4 pixels and mirrored at random. 5 % "
         "of the training images are held out.",
         "loss: mean squared error on the masked patches of the held-out images, pixels normalised; mean-patch error: "
         "that of the mean training patch. images/s: in a second of processor time.",
-        "probe: logistic regression on the mean of patches of the last layer, fitted to all training images, C chosen "
-        "on the held-out ones. 20-NN: the same features, cosine similarity.",
+        f"probe: logistic regression on the mean of patches of the last layer, fitted to {fitted} training images, C "
+        "chosen on the held-out ones. 20-NN: the same features, cosine similarity.",
         f"layer by layer: on {MEASURED} test images, nothing masked, eps^2 = {EPSILON**2:g}; docs/look-inside.md has "
         "the definitions. probe: a ridge regression on the mean of patches of the layer's output, fitted to "
         f"{PROBED:,} training images. untrained: the same architecture with random weights.",
-        f"1 % and 10 % of labels: test accuracy after fine-tuning all weights, {tuned}, batch "
-        f"{jobs[0].course.finetune_batch}; random weights: the same without pretraining.",
     ]
+    if course.finetune_steps:
+        tuned = " and ".join(f"{count} steps on {percent} %" for percent, count in course.finetune_steps.items())
+        lines.append(
+            f"some of the labels: test accuracy after fine-tuning all weights, {tuned}, batch "
+            f"{course.finetune_batch}; random weights: the same without pretraining."
+        )
+    return lines
 
 
 def shape(job: Job) -> str:

@@ -1,10 +1,10 @@
 """The search behind the desk recipes: short trainings on CIFAR-10, as many for ViT-MAE as for CRATE-MAE.
 
-    python benchmarks/search.py --data-root DIR --out runs/search
+    python -m crate_mae.bench.race.search --data-root DIR --out runs/search
 
-Every trial changes a few settings of its family's base and trains for the same processor time. Trials run through the
-race (``crate_mae.bench.race``): one core each, two side by side, resumable. ``runs/search/race.json`` has the results;
-a copy of it is ``benchmarks/search.json``, from which ``make pages`` writes the table of docs/log.md.
+Every trial changes a few settings of its family's base and trains for the same processor time. Trials run as the race
+does: one core each, two side by side, resumable. A copy of ``runs/search/race.json`` is ``benchmarks/search.json``,
+from which ``make pages`` writes the table of docs/log.md.
 """
 
 import argparse
@@ -97,7 +97,7 @@ def main() -> None:
         seconds=SECONDS,
         seeds=1,
         console=Console(),
-        command="python benchmarks/search.py",
+        command="python -m crate_mae.bench.race.search",
         recipes={"cifar10": {recipe.title: recipe for recipe in recipes}},
         courses={"cifar10": COURSE},
     )
