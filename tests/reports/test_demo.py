@@ -2,6 +2,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -13,17 +14,20 @@ from crate_mae.data.named_layouts import split_digits
 from crate_mae.evaluation.linear_probe import Probe, Strength
 from crate_mae.evaluation.probe_model import open_parts
 from crate_mae.models.autoencoder import MaskedAutoencoder
+from crate_mae.models.shipped import DEFAULT
 from crate_mae.reports.demo_measurements import mean_patch_error, whole
 from crate_mae.reports.demo_page import summary
+from crate_mae.reports.demo_photographs import squares
 
 PARTS = ["checkpoints/best/model.safetensors", "completions.png", "training.png", "probe.png", "layers.png"]
+PHOTOGRAPHS = [f"photographs{part}.png" for part in ("", "-layers", "-components", "-attention")]
 
 
 def test_a_short_demo_writes_everything_and_its_own_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["demo", "--steps", "40", "--out", str(tmp_path / "demo"), "--device", "cpu"])
     printed = capsys.readouterr().out
     out = tmp_path / "demo"
-    for part in [*PARTS, "numbers.json", "report.html"]:
+    for part in [*PARTS, *PHOTOGRAPHS, "numbers.json", "report.html"]:
         assert (out / part).stat().st_size > 500, part
     numbers = json.loads((out / "numbers.json").read_text())
     page = (out / "report.html").read_text()
@@ -31,7 +35,9 @@ def test_a_short_demo_writes_everything_and_its_own_numbers(tmp_path: Path, caps
         assert f"{numbers['completion_error']:.3f}" in text
         for accuracy in numbers["probe_accuracy"].values():
             assert f"{accuracy:.1f}" in text
-    assert page.count("data:image/png;base64,") == 4
+    assert page.count("data:image/png;base64,") == 8
+    assert page.index("<h2>Photographs</h2>") < page.index("<h2>Digits: a model trained just now</h2>")
+    assert DEFAULT in page
     assert not re.search(r'(src|href)="(?!data:)', page)
     assert str(out / "report.html") in printed
     losses = numbers["training_loss"]
@@ -93,3 +99,10 @@ def test_the_summary_states_both_outcomes() -> None:
     assert "2.0 points above raw pixels" in words(0.4, 92.0)
     assert "0.600, NOT below the 0.500" in words(0.6, 85.0)
     assert "5.0 points BELOW raw pixels" in words(0.6, 85.0)
+
+
+def test_squares_of_a_photograph_run_from_its_left_to_its_right_end() -> None:
+    photo = np.zeros((4, 10, 3), np.uint8)
+    photo[..., 0] = np.arange(10)
+    found = [np.asarray(square)[0, :, 0].tolist() for square in squares(photo)]
+    assert found == [[0, 1, 2, 3], [3, 4, 5, 6], [6, 7, 8, 9]]

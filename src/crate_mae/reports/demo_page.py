@@ -8,6 +8,7 @@ from crate_mae.evaluation.linear_probe import Probe
 from crate_mae.figures import LayerPanel
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.reports.demo_measurements import DemoResults
+from crate_mae.reports.demo_photographs import add_photographs
 from crate_mae.reports.html import Report
 from crate_mae.training.config import PretrainConfig
 
@@ -26,21 +27,28 @@ def write_report(out: Path, model: MaskedAutoencoder, config: PretrainConfig, fo
     """Draw every figure and write ``report.html``."""
     shape = model.config
     report = Report(
-        "CRATE-MAE on handwritten digits",
+        "CRATE-MAE: masked completion with a white-box transformer",
+        "Photographs, completed by a model that comes with the package; then a model that this demo has just trained "
+        "on handwritten digits.",
+    )
+    add_photographs(report, out, config.seed)
+    report.section(
+        "Digits: a model trained just now",
         f"A white-box masked autoencoder with {model.num_parameters:,} parameters ({shape.depth} encoder and "
         f"{shape.decoder_depth} decoder layers, d = {shape.dim}, K = {shape.heads}) was pretrained for {config.steps} "
         f"steps on {found.training_images} unlabelled digits with {config.mask_ratio:.0%} of the patches masked. A "
         "twentieth of these digits was held out to choose the checkpoint. All results below are on "
         f"{found.test_images} other digits.",
     )
-    report.section("Results", *summary(found.error, found.mean_patch, found.probes))
+    report.section("Results on digits", *summary(found.error, found.mean_patch, found.probes))
     _add_completions(report, out, config, found)
     _add_losses(report, out, found)
     _add_probes(report, out, found)
     _add_layers(report, out, found)
     report.section(
         "Next step",
-        f"To complete a picture of your own: crate-mae complete IMAGE --checkpoint {out} --out completed.png",
+        "To fill in a region of a photo of your own: crate-mae complete PHOTO --rectangle 0.3 0.3 0.6 0.6 --out "
+        "filled.png",
     )
     return report.write(out / "report.html")
 

@@ -28,7 +28,7 @@ Lines = dict[str, tuple[np.ndarray, np.ndarray | None]]
 def add_encoder(report: Report, out: Path, found: Inspection) -> None:
     """Every quantity over the layers of the encoder, which count from 1."""
     layers, reference = found.layers, found.untrained
-    panels = _quantity_panels(layers.encoder, reference.encoder)
+    panels = quantity_panels(layers.encoder, reference.encoder)
     panels += _subspace_panels(layers.encoder_subspaces, reference.encoder_subspaces)
     _add_curves(report, out, "encoder", 1, panels, layers.encoder, reference.encoder)
 
@@ -37,7 +37,7 @@ def add_decoder(report: Report, out: Path, found: Inspection) -> None:
     """Every quantity over the layers of the decoder, which count from 0; nothing without a decoder."""
     layers, reference = found.layers, found.untrained
     if isinstance(layers.decoder, LayerCurves) and isinstance(reference.decoder, LayerCurves):
-        panels = _quantity_panels(layers.decoder, reference.decoder)
+        panels = quantity_panels(layers.decoder, reference.decoder)
         panels += _subspace_panels(layers.decoder_subspaces, reference.decoder_subspaces)
         _add_curves(report, out, "decoder", 0, panels, layers.decoder, reference.decoder)
 
@@ -72,7 +72,8 @@ def _add_curves(
     report.table(["layer", *(QUANTITIES[name].title for name in names)], rows)
 
 
-def _quantity_panels(found: LayerCurves, untrained: LayerCurves) -> list[LayerPanel]:
+def quantity_panels(found: LayerCurves, untrained: LayerCurves) -> list[LayerPanel]:
+    """A panel for each measured quantity, and one for all angles."""
     panels = [
         LayerPanel(
             f"${one.symbol}$, {one.unit}",
