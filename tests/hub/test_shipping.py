@@ -83,7 +83,8 @@ def test_the_record_and_the_card_say_how_it_was_made(original: crate_mae.MaskedA
         "| linear probe on CIFAR-10 | 66.1 % | `crate-mae probe",
         "scikit-learn's handwritten digits",
         "| learning_rate | 0.01 |",
-        "| val_loss, step 20 of 1500 | 0.5 |",
+        "| val_loss (mean squared error on the masked patches of validation images), step 20 of 1,500 | 0.5 "
+        "| `crate-mae pretrain --recipe digits` |",
         "hours of one core",
         "## Not good for",
         "24 x 12 pixels of a picture at a time",

@@ -18,7 +18,7 @@ def models() -> None:
 
     list_shipped()
     print("Architectures, for crate_mae.create_model and --set model=, with random weights:\n")
-    line = "{:<24}{:<11}{:<11}{:<8}{:>12}{:>13}".format
+    line = "{:<25}{:<11}{:<11}{:<8}{:>12}{:>13}".format
     print(line("model", "encoder", "decoder", "sees", "parameters", "authors'"))
     for name in ZOO:
         config, own, theirs = parameter_counts(name)

@@ -42,7 +42,9 @@ def completions(
     single = columns == 1
     cell = 3.2 if single else 1.5
     shape = (1, 3) if single else (3, columns)
-    figure = Figure(figsize=(cell * shape[1] + 0.4, cell * shape[0] + 0.9), layout="constrained")
+    tall = original[0].shape[0] / original[0].shape[1]
+    words = 0.9 if title else 0.5
+    figure = Figure(figsize=(cell * shape[1] + 0.4, cell * tall * shape[0] + words), layout="constrained")
     axes = figure.subplots(*shape, squeeze=False).reshape(3, columns)
     for row, (name, images) in enumerate(kinds.items()):
         for column, image in enumerate(images):

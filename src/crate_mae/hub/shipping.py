@@ -12,7 +12,7 @@ from sklearn.datasets import load_sample_images
 
 from crate_mae.data.named import NAMED
 from crate_mae.errors import UserError
-from crate_mae.hub.card import FAMILIES, KINDS, model_rows, table
+from crate_mae.hub.card import FAMILIES, KINDS, MEANINGS, model_rows, table
 from crate_mae.hub.run_record import read_record
 from crate_mae.models import shipped
 from crate_mae.models.autoencoder import MaskedAutoencoder
@@ -75,9 +75,11 @@ def _run(folder: Path) -> Training:
         **recipe,
         "commit": record.commit,
     }
-    command = starts[0].get("command", "") if starts else ""
+    command = f"crate-mae {config.task} --recipe {config.recipe}"  # without the paths of whoever trained it
     numbers = [
-        Measured(f"{name}, step {record.step} of {config.steps}", f"{value:.4g}", command)
+        Measured(
+            f"{name} ({MEANINGS[config.task, name]}), step {record.step:,} of {config.steps:,}", f"{value:.4g}", command
+        )
         for name, value in record.numbers.items()
     ]
     model = load_autoencoder(folder)
