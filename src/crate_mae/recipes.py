@@ -114,32 +114,19 @@ def digits() -> PretrainConfig:
     )
 
 
-RESIDUAL_SHAPE: dict[str, Any] = {
-    "dim": 256,
-    "depth": 4,
-    "heads": 8,
-    "decoder_dim": 128,
-    "decoder_depth": 2,
-    "decoder_heads": 4,
-    "eta": 0.5,
-    "lambda_": 0.1,
-}
-"""The desk recipe's model: a wide encoder, a narrow and shallow decoder, a larger step of ISTA with the same threshold
-eta lambda (docs/log.md has the search)."""
+def _desk(recipe: str, data: str, *, image_size: int, patch_size: int, workers: int = 0) -> PretrainConfig:
+    """What a search found best for a few minutes of one core (docs/log.md).
 
-
-def cifar10_cpu() -> PretrainConfig:
-    """A CRATE-MAE of the residual form for 32 x 32 images on CIFAR-10: the desk recipe.
-
-    Command: crate-mae pretrain --recipe cifar10_cpu --data-root DIR --out runs/cifar10
-    Hardware: one CPU core. Time: about half an hour. Result: not measured by this command; docs/performance.md has the
-    same model after 20 minutes of one core.
+    The residual form, a wide encoder, a narrow and shallow decoder, and a larger step of ISTA with the same threshold
+    eta lambda; small batches, since the number of steps counts.
     """
+    shape = {"dim": 256, "depth": 4, "heads": 8, "decoder_dim": 128, "decoder_depth": 2, "decoder_heads": 4}
+    sizes = {"image_size": (image_size, image_size), "patch_size": (patch_size, patch_size)}
     return PretrainConfig(
-        recipe="cifar10_cpu",
+        recipe=recipe,
         model="crate_mae_tiny_residual",
-        model_settings=RESIDUAL_SHAPE | {"image_size": (32, 32), "patch_size": (4, 4)},
-        data="cifar10",
+        model_settings=sizes | shape | {"eta": 0.5, "lambda_": 0.1},
+        data=data,
         steps=10_000,
         batch=64,
         learning_rate=2e-3,
@@ -150,8 +137,27 @@ def cifar10_cpu() -> PretrainConfig:
         randaugment=None,
         evaluators={"reconstruction": 1000, "representation": 1000},
         checkpoint_every=500,
-        evaluation_images=2000,
+        workers=workers,
     )
+
+
+def cifar10_cpu() -> PretrainConfig:
+    """A CRATE-MAE of the residual form for 32 x 32 images on CIFAR-10: the desk recipe.
+
+    Command: crate-mae pretrain --recipe cifar10_cpu --data-root DIR --out runs/cifar10
+    Hardware: one CPU core. Time: about half an hour. Result: not measured by this command; docs/performance.md has the
+    same model after 20 minutes of one core.
+    """
+    return _desk("cifar10_cpu", "cifar10", image_size=32, patch_size=4)
+
+
+def imagenette_cpu() -> PretrainConfig:
+    """The desk recipe for photographs at 64 x 64, on Imagenette, ten classes of ImageNet, or on a folder of your own.
+
+    Command: crate-mae pretrain --recipe imagenette_cpu --data-root DIR --out runs/imagenette
+    Hardware: 2 CPU cores. Time: about half an hour. Result: not measured.
+    """
+    return _desk("imagenette_cpu", "imagenette", image_size=64, patch_size=8, workers=2)
 
 
 def cifar10_paper_cpu() -> PretrainConfig:
@@ -176,32 +182,6 @@ def cifar10_paper_cpu() -> PretrainConfig:
         evaluators={"reconstruction": 500, "representation": 500},
         checkpoint_every=250,
         evaluation_images=2000,
-    )
-
-
-def imagenette_cpu() -> PretrainConfig:
-    """The desk recipe for photographs at 64 x 64, on Imagenette, ten classes of ImageNet, or on a folder of your own.
-
-    Command: crate-mae pretrain --recipe imagenette_cpu --data-root DIR --out runs/imagenette
-    Hardware: 2 CPU cores. Time: about half an hour. Result: not measured by this command; docs/performance.md has the
-    same model after 20 minutes of one core.
-    """
-    return PretrainConfig(
-        recipe="imagenette_cpu",
-        model="crate_mae_tiny_residual",
-        model_settings=RESIDUAL_SHAPE | {"image_size": (64, 64), "patch_size": (8, 8)},
-        data="imagenette",
-        steps=10_000,
-        batch=64,
-        learning_rate=2e-3,
-        weight_decay=0.05,
-        warmup=0.1,
-        clip=1.0,
-        crop_area=(0.4, 1.0),
-        randaugment=None,
-        evaluators={"reconstruction": 1000, "representation": 1000},
-        checkpoint_every=500,
-        workers=2,
     )
 
 
