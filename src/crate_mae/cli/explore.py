@@ -13,7 +13,9 @@ from crate_mae.models.shipped import default_checkpoint
 
 
 def demo(out: Path = Path("runs/demo"), steps: int = 1500, seed: int = 0, device: Device = "auto") -> None:
-    """Pretrain a small CRATE-MAE on scikit-learn's digits and write a report: no download, a minute or two.
+    """Complete photographs with the default model, train a small one on digits, and write a report on both.
+
+    The photographs and the digits are scikit-learn's: no download, a minute or two.
 
     Args:
         out: Folder for the checkpoint, the figures and report.html.
