@@ -72,7 +72,7 @@ VIT_MAE = Recipe(
     learning_rate=1e-3,
     batch=64,
 )
-"""For each family, what the search found best with plain pixels as targets (docs/log.md)."""
+"""What the search favoured, with plain pixels as targets (docs/log.md); ViT-MAE takes two of its best trials together."""
 
 PAPER_FORM = replace(
     CRATE_MAE, title="CRATE-MAE, the paper's form", settings={**CRATE_MAE.settings, "encoder_skip": "none"}
