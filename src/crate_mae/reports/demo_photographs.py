@@ -93,8 +93,9 @@ def _add_components(report: Report, out: Path, model: MaskedAutoencoder, images:
     drawn = inside.components(pictures(model, images), found.first, found.kept, found.colours)
     report.picture(
         figures.save(drawn, out / "photographs-components.png"),
-        f"Principal components of the tokens that enter encoder layer {found.layer}. The first separates the patches; "
-        "of those above a threshold, the next three are shown as red, green and blue.",
+        f"Principal components of the tokens that enter encoder layer {found.layer}. Of the patches whose first "
+        "component is above a threshold, the next three are shown as red, green and blue. In a small model the first "
+        "may follow the position in the image rather than what is shown.",
         "Photographs, the first component of their patches, and three components as colours",
     )
 
