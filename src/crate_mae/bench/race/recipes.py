@@ -72,7 +72,7 @@ VIT_MAE = Recipe(
     learning_rate=1e-3,
     batch=64,
 )
-"""What the search favoured, with plain pixels as targets (docs/log.md). ViT-MAE takes two of its best trials at once."""
+"""What the search favoured with plain pixels as targets (docs/log.md); ViT-MAE joins two of its best trials."""
 
 PAPER_FORM = replace(
     CRATE_MAE, title="CRATE-MAE, the paper's form", settings={**CRATE_MAE.settings, "encoder_skip": "none"}
