@@ -152,8 +152,9 @@ def test_after_a_worker_of_torchrun_is_killed_the_run_restarts_by_itself(tmp_pat
         os.kill(workers[1], signal.SIGKILL)
         assert process.wait(200) == 0, process.words
     starts = (run / "starts.jsonl").read_text().splitlines()
-    assert len(starts) == 2
-    assert '"step": 0' not in starts[1]  # it went on, not anew
+    # One restart, or two where the new processes meet the end of the old group; torchrun was allowed two.
+    assert 2 <= len(starts) <= 3
+    assert not any('"step": 0' in start for start in starts[1:])  # it went on, not anew
     assert finish_group(words(whole, steps=60), tmp_path / "log")[0] == [0, 0]
     assert_same(run, whole)
     assert metrics(run)[-1]["step"] == 60
