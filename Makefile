@@ -2,16 +2,18 @@
 # make test     install what testing needs and run the suite; make test-all adds what is marked slow
 # make lint     format and style by ruff, types by mypy
 # make docs     the documentation as a site: open site/index.html
-# make pages    the tables of docs/performance.md, residual-form.md and results.md, from the records in benchmarks/
+# make soak     an hour of kills, full disks, damaged files and hostile requests, or SECONDS=600 of them
+# make pages    the tables of docs/performance.md, reliability.md, residual-form.md and results*.md, from benchmarks/
 # make install  the environment alone
 PYTHON ?= python3
 BIN := .venv/bin
 # Two processes of one thread each: most tests are too small for threads to share.
 # Each begins with its own half of the files, so that what tests of a file share is made once.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+SECONDS ?= 3600
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 
-.PHONY: install demo test test-all lint docs pages clean
+.PHONY: install demo test test-all soak lint docs pages clean
 
 install: .venv/installed
 demo: .venv/installed
@@ -20,6 +22,8 @@ test: .venv/installed-test
 	$(PYTEST) -m "not slow"
 test-all: .venv/installed-test
 	$(PYTEST) -o faulthandler_timeout=3000
+soak: .venv/installed-test
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.soak --seconds $(SECONDS) --out runs/soak
 lint: .venv/installed-lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -27,7 +31,7 @@ lint: .venv/installed-lint
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 pages: .venv/installed
-	$(BIN)/python benchmarks/pages.py
+	$(BIN)/python -m benchmarks.pages
 clean:
 	rm -rf .venv runs build dist site
 

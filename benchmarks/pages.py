@@ -13,14 +13,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.soak import record as soak_record
 from crate_mae.bench import table
 from crate_mae.bench.profiling import KINDS, REST
 from crate_mae.bench.race import search as race_search
 from crate_mae.bench.race import table as race_table
 from crate_mae.reproduce import comparison_table
+from crate_mae.reproduce import pattern as paper_pattern
 
 RECORDS = Path(__file__).parent
-PAGES = [RECORDS.parent / "docs" / name for name in ("log.md", "performance.md", "residual-form.md", "results.md")]
+PAGES = [
+    RECORDS.parent / "docs" / name
+    for name in ("log.md", "performance.md", "reliability.md", "residual-form.md", "results.md", "results-digits.md")
+]
 MARKED = re.compile(r"(?<=<!-- table: )(\S+)( -->\n)(?:.*?)(?=<!-- end -->)", re.DOTALL)
 
 
@@ -47,12 +52,15 @@ def bench_runs() -> str:
 
 
 def profile() -> str:
-    """Shares of a training step, of Base and of the CPU-sized model."""
-    shares = [row["result"]["middle"] for row in record("bench")["rows"] if row["group"] == "profile"]
+    """Shares of a training step, of each model that was profiled."""
+    rows = [row for row in record("bench")["rows"] if row["group"] == "profile"]
     kinds = [*KINDS, REST]
-    lines = ["| operation | Base, batch 16 | CPU-sized, batch 128 |", "|---|---:|---:|"]
-    for kind, base, small in zip(kinds, shares[: len(kinds)], shares[len(kinds) :], strict=True):
-        lines.append(f"| {kind} | {base:.1f} % | {small:.1f} % |")
+    models = [rows[start : start + len(kinds)] for start in range(0, len(rows), len(kinds))]
+    titles = [of[0]["what"].partition(", training step, ")[2] for of in models]
+    lines = [f"| operation | {' | '.join(titles)} |", f"|---|{'---:|' * len(models)}"]
+    for kind, *of_kind in zip(kinds, *models, strict=True):
+        shares = [f"{row['result']['middle']:.1f} %" for row in of_kind]
+        lines.append(f"| {kind} | {' | '.join(shares)} |")
     return "\n".join([*lines, ""])
 
 
@@ -65,26 +73,51 @@ def race_layers() -> str:
     return race_table.layers_markdown(record("race"))
 
 
-def search() -> str:
+def search_1() -> str:
     """The trials behind the desk recipes."""
-    return race_search.table(record("search"))
+    return race_search.table(record("search-1"))
 
 
-def protocol() -> str:
-    """How the models of all reproduced tables were trained."""
-    return record("reproduce/table2")["protocol"] + "\n"
+def search_2() -> str:
+    """Their second round."""
+    return race_search.table(record("search-2"))
 
 
-def reproduced(name: str) -> str:
+def soak() -> str:
+    """What `make soak` did, found and measured."""
+    return soak_record.markdown(record("soak"))
+
+
+def protocol(scale: str) -> str:
+    """How the models of all reproduced tables of a scale were trained."""
+    return record(f"{SCALES[scale]}/table2")["protocol"] + "\n"
+
+
+def reproduced(scale: str, name: str) -> str:
     """A table or figure of the paper; the protocol of all of them is said once."""
-    found = record(f"reproduce/{name}")
+    found = record(f"{SCALES[scale]}/{name}")
     notes = [note for note in found["notes"] if note != found["protocol"]]
     return comparison_table.markdown(found | {"notes": notes}, level=3)
 
 
+SCALES = {"desk": "reproduce", "digits": "reproduce-digits"}
+"""Folders of their records."""
 TABLES: dict[str, Callable[[], str]] = {
-    made.__name__.replace("_", "-"): made for made in (bench, bench_runs, profile, race, race_layers, search, protocol)
-} | {path.stem: partial(reproduced, path.stem) for path in (RECORDS / "reproduce").glob("*.json")}
+    made.__name__.replace("_", "-"): made
+    for made in (bench, bench_runs, profile, race, race_layers, search_1, search_2, soak)
+}
+for scale, folder in SCALES.items():
+    TABLES[f"{scale}-protocol"] = partial(protocol, scale)
+    for path in (RECORDS / folder).glob("*.json"):
+        TABLES[f"{scale}-{path.stem}"] = partial(reproduced, scale, path.stem)
+
+
+def pattern() -> str:
+    """Where the paper's pattern holds on photographs."""
+    return paper_pattern.markdown({f"table{number}": record(f"reproduce/table{number}") for number in range(2, 7)})
+
+
+TABLES["desk-pattern"] = pattern
 
 
 def filled(page: str) -> str:

@@ -7,6 +7,7 @@ checkout whose package is installed with pip install -e, look at the card, and c
 """
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from crate_mae.hub.shipping import read_training, ship
@@ -19,9 +20,13 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("name")
     parser.add_argument("--number", nargs=3, action="append", default=[], metavar=("WHAT", "VALUE", "COMMAND"))
     parser.add_argument("--not-good-for", action="append", default=[], metavar="SENTENCE", help="replaces the defaults")
+    parser.add_argument("--hours", type=float, help="processor hours of the training, where it shared a core")
     given = parser.parse_args(words)
+    training = read_training(given.folder)
+    if given.hours is not None:
+        training = replace(training, processor_hours=given.hours)
     numbers = tuple(Measured(*number) for number in given.number)
-    folder = ship(read_training(given.folder), given.name, numbers, tuple(given.not_good_for))
+    folder = ship(training, given.name, numbers, tuple(given.not_good_for))
     print(f"Wrote {folder}: {sum(file.stat().st_size for file in folder.iterdir()) / 1e6:.1f} MB.")
 
 

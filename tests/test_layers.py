@@ -14,8 +14,10 @@ from crate_mae.models.shipped import ROOT
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src" / "crate_mae"
 ORDER = [  # each may import those before it
-    ["allocator", "atomic_write", "errors", "figures", "mssa_cpu", "progress", "torchvision_fix"],
-    ["image_files", "operators", "tokens", "device", "settings"],
+    ["allocator", "atomic_write", "disk_errors", "errors", "figures"],
+    ["json_files", "mssa_cpu", "progress", "torchvision_fix"],
+    ["image_files", "operators", "device", "settings", "usable_path"],
+    ["tokens"],
     ["image_tensors", "theory"],
     ["models"],
     ["data", "export"],
@@ -23,7 +25,8 @@ ORDER = [  # each may import those before it
     ["completion", "evaluation"],
     ["training"],
     ["hub", "planning", "recipes"],
-    ["bench", "reports", "reproduce", "web"],
+    ["bench", "reports", "web"],
+    ["reproduce"],
     ["cli"],
 ]
 WHEN_CALLED = {("models", "hub")}  # push_to_hub writes a card, which may tell of a run; models know no runs
@@ -101,11 +104,36 @@ for words in [["--help"], ["--version"], *([*verb.split(), "--help"] for verb in
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
 
 
+def test_importing_every_name_costs_little_beyond_torch() -> None:
+    """By what is not imported: the times vary with the machine."""
+    script = """
+import sys
+from crate_mae import *
+MaskedAutoencoder, load, __version__
+heavy = {"sklearn", "scipy", "pandas", "pyarrow", "matplotlib", "huggingface_hub", "transformers", "torchvision"}
+sys.exit(", ".join(sorted(heavy & sys.modules.keys())) or None)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_run_is_configured_without_torch() -> None:
+    """So that a wrong ``--set`` is known at once."""
+    script = """
+import sys
+from crate_mae import recipes
+from crate_mae.training.config import override
+from crate_mae.training.run_folder import Run
+override(recipes.digits(), ["steps=3", "model.dim=96"]).model_config()
+sys.exit(", ".join({"torch", "numpy", "matplotlib", "rich"} & sys.modules.keys()) or None)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_the_public_names_are_all_there() -> None:
     import crate_mae
 
-    for name in crate_mae.__all__:
+    for name in dir(crate_mae):
         assert getattr(crate_mae, name)
-    assert set(crate_mae.__all__) <= set(dir(crate_mae))
+    assert set(dir(crate_mae)) - set(crate_mae.__all__) == {"CrateFeatures"}
     with pytest.raises(AttributeError, match="nonsense"):
         crate_mae.nonsense  # noqa: B018

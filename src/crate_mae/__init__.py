@@ -39,7 +39,9 @@ _HOMES = {
     "random_mask": "tokens",
 }
 
-__all__ = ["__version__", *_HOMES]
+__all__ = ["__version__", *(name for name in _HOMES if name != "CrateFeatures")]
+"""What ``from crate_mae import *`` brings. CrateFeatures is imported by name only: it needs scikit-learn, which
+takes as long to import as torch."""
 
 
 def __getattr__(name: str) -> Any:
@@ -53,4 +55,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted({*__all__, *_HOMES})

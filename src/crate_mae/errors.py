@@ -1,10 +1,19 @@
 """The one exception for bad input, and sentences that several messages share."""
 
+import reprlib
 from collections.abc import Iterable
 
 
 class UserError(ValueError):
     """What is wrong and what to do, in one sentence; the command line prints it and exits with code 2."""
+
+
+def brief(value: object) -> str:
+    """A value for a message, shortened if it is long."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # a number of more digits than Python prints
+        return "too large a number"
 
 
 def missing_extra(what: str, extra: str) -> UserError:

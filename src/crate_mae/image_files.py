@@ -1,17 +1,24 @@
 """Image files, by Pillow and without torch: gray, alpha, palette, CMYK and 16-bit ones too."""
 
+import os
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps, ImageStat, UnidentifiedImageError
 
 from crate_mae.errors import UserError
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+FREE_PIXELS = 16_000_000
+"""Any file may claim as many. A blank page of a fax is 9 million pixels in half a kilobyte."""
+PIXELS_PER_BYTE = 2000
+"""Of a larger image; deflate makes at most 1,032 bytes of one."""
+TILE_WIDTH, TILE_LENGTH, FREE_TILE, TIFF_LINES = 322, 323, 2048 * 2048, 100_000
 ORIENTATION = 0x0112  # the EXIF field; 1 is upright, from 5 up the image lies on its side
 
 
@@ -25,6 +32,9 @@ class Encoded:
 
 ImageInput = Image.Image | Encoded | str | Path
 """An image, or what it can be read from."""
+
+Fit = Literal["stretch", "crop", "pad"]
+"""How an image gets the shape of a model's images."""
 
 
 def read(
@@ -41,6 +51,7 @@ def read(
             image = _upright(source)
         else:
             with Image.open(BytesIO(source.content) if isinstance(source, Encoded) else source) as opened:
+                check_claims(opened, len(source.content) if isinstance(source, Encoded) else os.stat(source).st_size)
                 if before:
                     before(opened)
                 image = _upright(opened)
@@ -53,6 +64,23 @@ def read(
     if 0 in image.size:
         raise UserError(f"{name} has no pixels.")
     return image
+
+
+def check_claims(opened: Image.Image, length: int) -> None:
+    """Refuse a file that claims far more pixels than its bytes can hold, before memory is taken for them.
+
+    TIFF has more ways to do so: tiles far larger than the image, and fax lines, each of which takes time by itself.
+    """
+    width, height = opened.size
+    if width * height > max(FREE_PIXELS, PIXELS_PER_BYTE * length):
+        raise ValueError(f"it claims {width:,} x {height:,} pixels in {length:,} bytes")
+    if opened.format == "TIFF":
+        tags = opened.tag_v2  # type: ignore[attr-defined]
+        tile = int(tags.get(TILE_WIDTH, 0)) * int(tags.get(TILE_LENGTH, 0))
+        if tile > max(FREE_TILE, 4 * width * height):
+            raise ValueError(f"it has tiles of {tile:,} pixels for {width:,} x {height:,}")
+        if height > TIFF_LINES:
+            raise ValueError(f"it is {height:,} pixels high, and a TIFF may have {TIFF_LINES:,} lines")
 
 
 def _name(source: ImageInput) -> str:
@@ -115,3 +143,21 @@ def centre_crop(image: Image.Image, size: tuple[int, int]) -> Image.Image:
     high = min(image.height, max(round(image.width * height / width), 1))
     left, top = (image.width - wide) // 2, (image.height - high) // 2
     return image.crop((left, top, left + wide, top + high))
+
+
+def padded(image: Image.Image, channels: int, size: tuple[int, int]) -> Image.Image:
+    """The whole image in a model's channels and size, undistorted, with a border of its average colour."""
+    height, width = size
+    scale = min(height / image.height, width / image.width)
+    inner = resized(image, channels, (max(round(image.height * scale), 1), max(round(image.width * scale), 1)))
+    average = tuple(round(mean) for mean in ImageStat.Stat(inner).mean)
+    whole = Image.new(inner.mode, (width, height), average if channels > 1 else average[0])
+    whole.paste(inner, ((width - inner.width) // 2, (height - inner.height) // 2))
+    return whole
+
+
+def fitted(image: Image.Image, channels: int, size: tuple[int, int], fit: Fit) -> Image.Image:
+    """The image in a model's channels and size: both sides resized, cropped to the middle, or with a border."""
+    if fit == "pad":
+        return padded(image, channels, size)
+    return resized(centre_crop(image, size) if fit == "crop" else image, channels, size)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from crate_mae.errors import UserError
 from crate_mae.image_files import MODES, resized
-from crate_mae.tokens import Size
+from crate_mae.settings import Size
 
 
 def planes(image: Image.Image, channels: int, size: Size) -> UInt8[Tensor, "c H W"]:

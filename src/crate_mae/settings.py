@@ -7,7 +7,6 @@ the words of ``--set``), says what is wrong with it, and reads files of earlier 
 """
 
 import math
-import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -15,18 +14,20 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
-from crate_mae.errors import UserError, did_you_mean
+from crate_mae.errors import UserError, brief, did_you_mean
 
-FORMAT_VERSION = 2
-"""Of checkpoints and run folders. Version 1 is crate-mae 0.1.0's; version 2 has the fields marked ``Since(2, ..)``."""
+Size = tuple[int, int]  # height, width
+
+FORMAT_VERSION = 3
+"""Of checkpoints and run folders. Version 1 is crate-mae 0.1.0's; version N has the fields marked ``Since(N, ..)``."""
 
 
 def check_version(path: Path, version: Any, written_by: Any) -> None:
     """Refuse a file of a format version that this crate-mae does not read."""
     if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
         raise UserError(
-            f"{path} has format version {_shown(version)} and this crate-mae reads versions 1 to {FORMAT_VERSION}; "
-            f"install the crate-mae that wrote it ({_shown(written_by)}), or a later one."
+            f"{path} has format version {brief(version)} and this crate-mae reads versions 1 to {FORMAT_VERSION}; "
+            f"install the crate-mae that wrote it ({brief(written_by)}), or a later one."
         )
 
 
@@ -114,7 +115,7 @@ class Setting:
 
     def _refusal(self, value: Any) -> UserError:
         infinite = any(isinstance(number, float) and not math.isfinite(number) for number in _numbers(value))
-        return UserError(f"{self.name} is {_shown(value)}; choose {'finite numbers' if infinite else self}.")
+        return UserError(f"{self.name} is {brief(value)}; choose {'finite numbers' if infinite else self}.")
 
     def __str__(self) -> str:
         """What it takes, in words."""
@@ -155,7 +156,7 @@ class Settings:
     def convert_some(cls, values: Any) -> dict[str, Any]:
         """Values for some of the fields."""
         if not isinstance(values, dict):
-            raise UserError(f"the settings of {cls.subject} are {_shown(values)}; give a name and a value for each.")
+            raise UserError(f"the settings of {cls.subject} are {brief(values)}; give a name and a value for each.")
         cls.check_names(values)
         return {name: cls.all()[name].convert(value) for name, value in values.items()}
 
@@ -269,14 +270,6 @@ def _words(kind: Any, bounds: Range | None, one_for_both: bool = False) -> str:
         names, items = get_args(kind)
         return f"{_words(items, bounds)} for each name, {_words(names, None)}"
     return {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}[kind] + within
-
-
-def _shown(value: Any) -> str:
-    """A value for a message, shortened if it is long."""
-    try:
-        return reprlib.repr(value)
-    except ValueError:  # a number of more digits than Python prints
-        return "too large a number"
 
 
 def _plain(value: Any) -> Any:

@@ -12,8 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from crate_mae.errors import UserError
-
-Size = tuple[int, int]  # height, width
+from crate_mae.settings import Size
 
 
 def patchify(images: Float[Tensor, "b c H W"], patch: Size) -> Float[Tensor, "b n pixels"]:

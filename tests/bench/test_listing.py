@@ -7,13 +7,27 @@ import torch
 
 from crate_mae.bench.contestants import Work, listing, ours
 from crate_mae.bench.listing import listing_name, listing_of
+from crate_mae.models.architectures import model_config
+from crate_mae.models.config import ModelConfig
 from tests.bench.tiny import CONFIG
 
+RESIDUAL = model_config(
+    "crate_mae_tiny_residual",
+    dim=24,
+    depth=2,
+    heads=3,
+    decoder_dim=12,
+    decoder_depth=1,
+    decoder_heads=2,
+    image_size=(16, 16),
+    patch_size=(4, 4),
+)
 
-@pytest.mark.parametrize("heads", [1, 3])
+
+@pytest.mark.parametrize("config", [CONFIG, replace(CONFIG, heads=1, decoder_heads=1), RESIDUAL])
 @pytest.mark.parametrize("batch", [1, 4], ids=["fewer tokens than dimensions", "more"])
-def test_losses_and_gradients_agree(heads: int, batch: int) -> None:
-    work = Work(replace(CONFIG, heads=heads, decoder_heads=heads), batch)
+def test_losses_and_gradients_agree(config: ModelConfig, batch: int) -> None:
+    work = Work(config, batch)
     model = work.model().double()
     with torch.no_grad():
         for parameter in model.parameters():

@@ -14,6 +14,7 @@ import pytest
 import torch
 from rich.console import Console
 
+import crate_mae
 from benchmarks import pages
 from crate_mae import UserError, from_vit_mae
 from crate_mae.bench import (
@@ -28,6 +29,8 @@ from crate_mae.bench import (
     peak_memory,
     probe_sweep,
     profiling,
+    quality,
+    row_names,
     scaling,
     start,
     steps,
@@ -39,6 +42,7 @@ from crate_mae.bench.table import Row, on_terminal
 from crate_mae.cli.bench import bench as bench_verb
 from crate_mae.evaluation.linear_probe import STRENGTHS
 from crate_mae.models.autoencoder import MaskedAutoencoder
+from crate_mae.models.shipped import DEFAULT
 from crate_mae.theory.rates import project
 from tests.bench.tiny import CONFIG
 
@@ -93,6 +97,47 @@ def test_the_small_model_and_the_forms(no_transformers: None) -> None:
     *rows, missing = steps.form_rows(steps.FormSizes(CONFIG, 2, 1), quiet())
     check(rows, 2)
     assert (missing.result, missing.note) == (None, "not run: pip install 'crate-mae[bench]' brings transformers")
+
+
+def test_the_model_that_comes_with_the_package() -> None:
+    """Its shape is that of the shipped checkpoint, and transformers' has the same encoder and decoder."""
+    shipped = crate_mae.load(DEFAULT).config
+    assert replace(steps.DESK_WHOLE.config, mean=shipped.mean, std=shipped.std) == shipped
+    theirs = transformers_model(shipped, seed=0).config
+    assert (theirs.hidden_size, theirs.num_hidden_layers) == (shipped.dim, shipped.depth)
+    assert (theirs.decoder_hidden_size, theirs.decoder_num_hidden_layers, theirs.decoder_num_attention_heads) == (
+        shipped.decoder_dim,
+        shipped.decoder_depth,
+        shipped.decoder_heads,
+    )
+    tiny = replace(shipped, dim=24, heads=3, decoder_dim=12, decoder_heads=3, image_size=(16, 16), patch_size=(4, 4))
+    rows = list(steps.rows(replace(steps.DESK_WHOLE, config=tiny, batches=(2,), rounds=1, sgemm_seconds=0.01), quiet()))
+    check(rows, 3)
+    assert "5 of 17 tokens" in rows[0].what
+
+
+def a_race(path: Path, ours: list[list[float]], theirs: list[list[float]]) -> Path:
+    """A record of two curves."""
+    results = [
+        {"data": "cifar10", "contestant": name, "seed": 0, "curve": curve}
+        for name, curve in (("CRATE-MAE", ours), ("ViT-MAE", theirs))
+    ]
+    path.write_text(json.dumps({"command": "it", "machine": {"commit": "0" * 40}, "results": results}))
+    return path
+
+
+def test_seconds_to_the_same_loss(tmp_path: Path) -> None:
+    """The loss is the higher of the two last ones, so it may be either's; lines join the points of a curve."""
+    fast, slow = [[60.0, 0.8], [120.0, 0.4], [180.0, 0.3]], [[60.0, 0.9], [120.0, 0.7], [180.0, 0.6]]
+    record = a_race(tmp_path / "race.json", fast, slow)
+    (row,) = quality.rows((tmp_path / "none.json", record), quiet())
+    check([row], 1)
+    assert row.result.middle == pytest.approx(90 / 180)
+    (row,) = quality.rows((a_race(record, slow, fast),), quiet())
+    assert row.result.middle == pytest.approx(180 / 90)
+    (row,) = quality.rows((tmp_path / "none.json",), quiet())
+    assert (row.result, row.note.startswith("not run: crate-mae bench --race")) == (None, True)
+    assert quality.RECORDS[1] == pages.RECORDS / "race.json"
 
 
 def test_encoding() -> None:
@@ -270,7 +315,7 @@ def test_rows_by_name() -> None:
     assert f"these rows: {', '.join(command.GROUPS)};" in " ".join(bench_verb.__doc__.split())
     explained = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
     assert all(f"| `{name}` |" in explained for name in command.GROUPS)
-    assert list(command.chosen(("start", "base"))) == ["start", "base"]
-    assert list(command.chosen(())) == list(command.GROUPS)
+    assert row_names.chosen(("start", "base")) == ("start", "base")
+    assert row_names.chosen(()) == tuple(command.GROUPS)
     with pytest.raises(UserError, match="there is no row strat; did you mean start"):
-        command.chosen(("strat",))
+        row_names.chosen(("strat",))

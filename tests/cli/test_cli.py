@@ -239,12 +239,33 @@ def test_an_out_that_no_file_can_have(
     assert sorted(Path().rglob("*")) == before
 
 
+def test_images_behind_a_loop_of_links(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    with pytest.raises(SystemExit) as stop:
+        main(["probe", str(checkpoint), "--data", "loop/x"])
+    assert stop.value.code == 2
+    assert "symbolic links" in capsys.readouterr().err
+
+
 def test_a_name_that_is_not_utf8_is_printed(tmp_path: Path, checkpoint: Path) -> None:
     Image.new("RGB", (8, 8)).save(tmp_path / os.fsdecode(b"a\xff.png"))
     command = [sys.executable, "-m", "crate_mae", "complete", b"a\xff.png", b"b\xff.png", "--checkpoint", checkpoint]
     result = subprocess.run([*command, "--out", "out"], cwd=tmp_path, capture_output=True, check=False)
     assert result.returncode == 2
     assert result.stderr == b"crate-mae: error: there is no image or folder b\\xff.png.\n"
+
+
+@pytest.mark.parametrize("words", [["evaluate", "a\nb", "--data", "digits"], ["demo", "--steps", "a\r\nb"]])
+def test_a_line_s_end_in_a_word_stays_in_the_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    said = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert said.count("\n") == 1
+    assert "\\nb" in said
 
 
 def test_more_workers_than_processors_are_capped_with_a_note(capsys: pytest.CaptureFixture[str]) -> None:
@@ -268,6 +289,22 @@ def test_cheap_checks_come_before_torch(tmp_path: Path, checkpoint: Path) -> Non
         ["pretrain", "--recipe", "digitz", "--out", "x"],
         ["finetune", "--recipe", "digits", "--out", "x"],
         ["plan", "--recipe", "digitz"],
+        ["plan", "--recipe", "digits", "--set", "model.dimm=3"],
+        ["pretrain", "--recipe", "digits", "--out", "x", "--set", "stepz=3"],
+        ["pretrain", "--recipe", "digits", "--out", "x", "--set", "steps=many"],
+        ["pretrain", "--out", "x"],
+        ["finetune", "--recipe", "finetune_digits", "--out", "x", "--set", "drop_path=2"],
+        ["bench", "--only", "bsae"],
+        ["bench", "--race", "--only", "cifra10"],
+        ["bench", "--race", "--seeds", "0"],
+        ["reproduce", "tabel1"],
+        ["reproduce", "table1", "--seeds", "0"],
+        ["theory", "--seed", "-1"],
+        ["demo", "--steps", "0"],
+        ["inspect", good, "--data", "digits", "--images", "0"],
+        ["inspect", good, "--data", "digits", "--threshold", "-1"],
+        ["serve", good, "--port", "70000"],
+        ["serve", good, "--max-waiting", "-1"],
         ["finetune", "--recipe", "finetune_digits", "--checkpoint", "none", "--out", "x"],
         ["probe", "none", "--data", "digits"],
         ["serve", "none"],

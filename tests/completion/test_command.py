@@ -1,5 +1,6 @@
 """crate-mae complete: photographs at their own size, many pictures, and every way to say what is masked."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,8 @@ def test_a_photograph_comes_back_at_its_own_size_with_the_rest_untouched(
     if after.format == "PNG":
         assert (new[~inside] == old[~inside]).all()
     printed = capsys.readouterr()
-    assert f"Wrote {out}: 160 x 107 pixels, 6.1 % of them completed by 1 tile, error " in printed.out
+    said = re.escape(f"Wrote {out}: 160 x 107 pixels, 6.1 % of them completed by ") + r"\d+ tiles?, error \d"
+    assert re.match(said, printed.out)
     assert not printed.err
 
 

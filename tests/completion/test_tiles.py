@@ -18,6 +18,7 @@ from crate_mae.completion.tiles import (
     surround,
     thickness,
     tile_weights,
+    views,
 )
 from crate_mae.errors import UserError
 
@@ -64,6 +65,25 @@ def test_a_square_region_is_one_tile_with_as_much_context_on_each_side() -> None
     assert tile == Tile(0, 100, 400, 400)
     (tile,) = lay_tiles(box((400, 600), 200, 300, 4, 4), 4, IMAGE)  # no smaller than the model's image
     assert tile == Tile(170, 270, 64, 64)
+
+
+def test_a_tile_moves_to_where_the_region_masks_the_fewest_patches() -> None:
+    """Of patches of 8 pixels: a square of 20 pixels can lie in 3 x 3 of them."""
+    region = np.zeros((100, 120), dtype=bool)
+    region[40:60, 50:70] = True
+    tile = Tile(18, 28, 64, 64)  # the region touches 4 x 4 patches
+    places = views(tile, region, (64, 64), (8, 8))
+    assert [(coverage(region, place, (8, 8)) > 0).sum() for place in [tile, *places]] == [16, *[9] * len(places)]
+    assert len(places) == 4
+    assert all(abs(place.top - tile.top) <= 4 and abs(place.left - tile.left) <= 4 for place in places)
+
+
+def test_a_tile_is_seen_in_several_sizes_but_none_below_the_model_s() -> None:
+    region = np.zeros((300, 300), dtype=bool)
+    region[130:160, 130:160] = True
+    for side, sizes in ((100.0, {100, 90, 80}), (70.0, {70, 64}), (50.0, {50})):
+        tile = Tile(145 - side / 2, 145 - side / 2, side, side)
+        assert {round(place.height) for place in views(tile, region, (64, 64), (8, 8))} == sizes
 
 
 def test_a_long_region_is_several_tiles_that_overlap_by_half() -> None:

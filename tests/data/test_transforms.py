@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 from PIL import Image
 
 from crate_mae import UserError, image_tensors
-from crate_mae.data import transforms
+from crate_mae.data import jpeg, transforms
 from crate_mae.data.folders import Folder
 from crate_mae.data.transforms import Augmentation, Evaluation, crop_box, resized_crop, sample_generator
 from crate_mae.torchvision_fix import torchvision
@@ -190,6 +191,59 @@ def test_every_kind_of_picture_is_augmented(kind: str, channels: int, tmp_path: 
         transform = Augmentation((8, 12), channels, (0.0,) * channels, (1.0,) * channels)
         pixels = transform(tmp_path / f"a.{suffix}", sample_generator(seed))
         assert (pixels.shape, pixels.dtype) == ((channels, 8, 12), torch.uint8)
+
+
+def upright_exif() -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x0112] = 1
+    return exif
+
+
+SAVED: dict[str, dict[str, Any]] = {
+    "4:2:0": {},
+    "4:4:4": {"subsampling": 0},
+    "progressive": {"progressive": True},
+    "upright by EXIF": {"exif": upright_exif()},
+    "of the model's size": {"size": (48, 32)},
+    "large, sometimes decoded at a half": {"size": (150, 110)},
+}
+
+
+@pytest.mark.parametrize("kind", SAVED)
+def test_a_jpeg_has_the_same_pixels_with_the_extra_and_without(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = dict(SAVED[kind])
+    picture(0, options.pop("size", (90, 61))).save(tmp_path / "a.jpg", **options)
+    source, transform = Folder(tmp_path, None), Augmentation((32, 48), 3, *PLAIN)
+    decoded: list[tuple[int, ...]] = []
+    whole = jpeg.ColourJpeg.pixels
+
+    def noted(file: jpeg.ColourJpeg) -> torch.Tensor | None:
+        decoded.append(file.size)
+        return whole(file)
+
+    monkeypatch.setattr(jpeg.ColourJpeg, "pixels", noted)
+    with_it = [transform(source.encoded(0), sample_generator(seed)) for seed in range(20)]
+    assert 0 < len(decoded) <= 20
+    monkeypatch.setattr(jpeg, "_simplejpeg", lambda: None)
+    for seed, found in enumerate(with_it):
+        torch.testing.assert_close(transform(source.encoded(0), sample_generator(seed)), found, rtol=0, atol=0)
+
+
+def test_only_an_upright_colour_jpeg_is_decoded_directly(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture(0).save(tmp_path / "a.jpg", exif=exif)
+    picture(0).convert("L").save(tmp_path / "b.jpg")
+    picture(0).convert("CMYK").save(tmp_path / "c.jpg")
+    picture(0).save(tmp_path / "d.png")
+    (tmp_path / "e.jpg").write_bytes(b"\xff\xd8\xff and nothing more")
+    picture(0).save(tmp_path / "f.jpg")
+    source = Folder(tmp_path, None)
+    assert [jpeg.ColourJpeg.of(source.encoded(index)) is not None for index in range(6)] == [False] * 5 + [True]
+    content = (tmp_path / "f.jpg").read_bytes()
+    assert jpeg.ColourJpeg(content[:-40], picture(0).size).pixels() is None
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:

@@ -117,6 +117,21 @@ def test_a_job_of_the_race_is_shipped_too(place: Path, monkeypatch: pytest.Monke
         shipped.default_checkpoint()
 
 
+def test_a_run_that_started_from_a_shipped_model_counts_its_hours_too(
+    original: crate_mae.MaskedAutoencoder, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ship("run", DEFAULT, "--hours", "1.25", monkeypatch=monkeypatch)
+    recorded(place / "next", original, checkpoint=DEFAULT)
+    assert read_training(place / "next").processor_hours == pytest.approx(1.25, abs=0.01)
+    ship("next", "better", monkeypatch=monkeypatch)
+    recipe = ShippedRecord.read(shipped.ROOT / "better").recipe
+    assert recipe["started from"] == f"{DEFAULT}, after 1.25 hours of one core"
+    assert "model" not in recipe
+    recorded(place / "other", original, checkpoint="somewhere")
+    with pytest.raises(UserError, match="started from somewhere, whose training is not on record"):
+        read_training(place / "other")
+
+
 def test_numbers_too_large_for_half_precision_are_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = small_model("crate_mae_tiny")
     with torch.no_grad():

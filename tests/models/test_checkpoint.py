@@ -23,7 +23,7 @@ def checkpoint(tmp_path: Path) -> Path:
 def test_the_config_is_readable_and_complete(checkpoint: Path) -> None:
     assert {path.name for path in checkpoint.iterdir()} == {"model.safetensors", "config.json"}
     description = json.loads((checkpoint / "config.json").read_text())
-    assert description["format_version"] == 2
+    assert description["format_version"] == 3
     model = description["model"]
     assert (model["lambda_"], model["eta"], model["preset"], model["norm_pix_loss"]) == (0.3, 0.1, "paper", True)
     assert (model["mean"], model["image_size"]) == ([0.1, 0.2, 0.3], [12, 24])
@@ -122,13 +122,15 @@ def truncate(path: Path) -> None:
         (lambda path: (path / "config.json").write_bytes(b"\xff\xfe\x00"), "JSON"),
         (lambda path: (path / "config.json").write_text("[" * 100_000), "JSON"),
         (top(format="other"), "not written by crate-mae"),
-        (top(format_version=3), "format version 3 and this crate-mae reads versions 1 to 2"),
+        (top(format_version=4), "format version 4 and this crate-mae reads versions 1 to 3"),
         (top(format_version=0), "format version 0"),
         (top(format_version="1"), "format version '1'"),
         (top(format_version=None), "format version None"),
         (top(step=3), "which step of how many"),
         (top(step="3", steps=4), "which step of how many"),
         (top(kind="generator"), "'generator'"),
+        (top(kind="x" * 10**5), "it holds a 'xxx"),
+        (top(kind="classifier", class_names=["a"], pool=list(range(10**4))), "pool is .* reads 'mean'"),
         (top(kind=None), "damaged"),
         (top(class_names=["a"]), "does not know"),
         (edit(dim=32), "weights and configuration differ"),
@@ -174,6 +176,7 @@ def test_damage_gets_one_sentence(checkpoint: Path, damage: Callable[[Path], obj
     with pytest.raises(UserError, match=message) as caught:
         crate_mae.load(checkpoint)
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500 + len(str(checkpoint))
 
 
 def test_paths_that_are_none_get_one_sentence(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
+from pathlib import Path
+
 import pytest
 import torch
 
 import crate_mae
 from crate_mae import UserError
+from crate_mae.models.architectures import ZOO, model_config
 from crate_mae.models.config import PRESETS, ModelConfig
-from crate_mae.models.zoo import ZOO, model_config, parameter_counts
+from crate_mae.models.zoo import parameter_counts
 
 TABLE_1 = {
     "crate_mae_small": 25_405_824,
@@ -154,3 +157,10 @@ def test_any_number_of_channels_and_any_patch(channels: int) -> None:
     assert model.num_patches == 6
     out = model(torch.randn(2, channels, 10, 6), torch.tensor([True, False, False, True, True, False]))
     assert out.completed.shape == (2, channels, 10, 6)
+
+
+def test_an_image_size_that_fills_the_memory_is_refused(tmp_path: Path) -> None:
+    folder = crate_mae.create_model("crate_mae_tiny", depth=1, dim=24, heads=3, image_size=32).save(tmp_path / "model")
+    with pytest.raises(UserError, match=r"makes 3,906,250,000 patches; choose a size that makes at most 262,144"):
+        crate_mae.load(folder, image_size=1_000_000)
+    assert crate_mae.load(folder, image_size=64).num_patches == 16

@@ -234,7 +234,7 @@ ERRORS = {
     "shards of one": (["--recipe", "digits", "--shard", "--device", "a100"], "--devices"),
     "no memory": (["--recipe", "digits", "--device-memory", "-1"], "--device-memory"),
     "no checkpoint": (["--recipe", "finetune_digits", "--checkpoint", "nowhere"], "no checkpoint"),
-    "checkpoint of pretraining": (["--recipe", "digits", "--checkpoint", "x"], "recipes of finetune"),
+    "no checkpoint to pretrain": (["--recipe", "digits", "--checkpoint", "nowhere"], "no checkpoint"),
     "device": (["--recipe", "digits", "--device", "abacus"], "abacus"),
 }
 

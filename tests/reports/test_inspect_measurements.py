@@ -137,8 +137,6 @@ def test_bad_settings_raise_a_clear_error() -> None:
     for settings, word in [
         ({"layer": 3}, "layers 1 to 2"),
         ({"layer": 0}, "layers 1 to 2"),
-        ({"images": 0}, "--images"),
-        ({"threshold": -1.0}, "--threshold"),
         ({"mask_ratio": 2.0}, "mask ratio"),
         ({"data": "nowhere"}, "nowhere"),
     ]:

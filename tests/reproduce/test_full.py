@@ -10,7 +10,8 @@ from crate_mae.cli import main
 from crate_mae.recipes import FINETUNE, PRETRAIN
 from crate_mae.reproduce.paper_numbers import SETS
 from crate_mae.reproduce.run_command import command
-from crate_mae.reproduce.scales import Model, desk, full
+from crate_mae.reproduce.run_scales import digits, full
+from crate_mae.reproduce.scales import Model
 from crate_mae.reproduce.tasks import Finetuned, Place, Pretrained
 from crate_mae.training.config import override
 
@@ -35,8 +36,8 @@ def test_the_command_starts_the_same_run(model: Model, tmp_path: Path) -> None:
     assert tuned.config(place).checkpoint == str(pretrained.folder(place))
 
 
-def test_the_commands_of_the_desk_too(tmp_path: Path) -> None:
-    place = Place(tmp_path, desk())
+def test_the_commands_of_digits_too(tmp_path: Path) -> None:
+    place = Place(tmp_path, digits())
     task = Finetuned(Model("crate", "base", "digits", 1), "digits", random=True)
     config = task.config(place)
     words = command(config, task.folder(place))

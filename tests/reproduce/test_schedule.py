@@ -2,6 +2,7 @@
 
 import io
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -101,6 +102,7 @@ def test_progress_within_a_task_is_shown_while_it_runs(
 
         def run(self, place: Place) -> None:
             assert seen.wait(30)
+            DONE.append(self.name)
 
     class Noted(schedule.Board):
         def show(self, name: str, share: float | None, note: str = "") -> None:
@@ -113,3 +115,32 @@ def test_progress_within_a_task_is_shown_while_it_runs(
     console = Console(file=io.StringIO())
     carry_out([Waits("slow")], place, processes, console)
     assert "1/1  slow" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_what_does_not_fit_before_the_deadline_is_not_begun(place: Place, processes: int) -> None:
+    class Lasts(Note):
+        def seconds(self, place: Place) -> float:
+            return float(self.name)
+
+    short, long = Lasts("0.5"), Lasts("7200")
+    after = Note("after", (long,))
+    carry_out([long, after, short], replace(place, deadline=time.time() + 600), processes, Console(quiet=True))
+    assert DONE == ["0.5"]
+    carry_out([Lasts("1")], replace(place, deadline=time.time()), processes, Console(quiet=True))
+    assert DONE == ["0.5"]
+
+
+def test_the_pace_follows_what_tasks_took(place: Place) -> None:
+    class Lasts(Note):
+        def seconds(self, place: Place) -> float:
+            return 100.0
+
+        def share_done(self, place: Place) -> float:
+            return 0.5
+
+    pace, task = schedule.Pace(work=0.0, clock=0.0), Lasts("a")
+    pace.learn(task, place, 300.0)
+    assert pace.left(task, place) == 150.0
+    assert pace.in_time(task, replace(place, deadline=time.time() + 160))
+    assert not pace.in_time(task, replace(place, deadline=time.time() + 140))

@@ -1,11 +1,14 @@
 """What can go wrong in the middle of a run; each is called in the run's own process before it begins."""
 
+import errno
 import math
 import os
 import resource
+import shutil
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +84,68 @@ def no_room_for_metrics() -> None:
         _no_file_above(run.metrics.stat().st_size + 10)(function, run, *arguments)
 
     _at_call(Run, "write", 4, call)
+
+
+def at_a_write(number: int, happen: Callable[[], None], below: Path | None = None) -> None:
+    """Before the file of this number is opened for writing, or a folder made or renamed, something happens.
+
+    With ``below``, only those in this folder count. safetensors opens its files itself and is not counted; what happens
+    lasts, so that it meets it too.
+    """
+    seen = 0
+
+    def heard(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal seen
+        if event == "open":
+            path, _, flags = arguments
+            if not (flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)):
+                return
+        elif event in ("os.mkdir", "os.rename"):
+            path = arguments[0]
+        else:
+            return
+        if isinstance(path, int | None) or (below is not None and not os.fsdecode(path).startswith(str(below))):
+            return
+        seen += 1
+        if seen == number or (seen > number and isinstance(happen, ReadOnly)):
+            happen()
+
+    sys.addaudithook(heard)
+
+
+@dataclass(frozen=True)
+class Full:
+    """A disk without room: where it is a small one, by a file that takes all of it; else for any file's growth."""
+
+    disk: Path | None
+    room: int = 0
+    """Bytes that are left."""
+
+    def __call__(self) -> None:
+        if self.disk is None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (self.room, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+            return
+        free = shutil.disk_usage(self.disk).free
+        if free > self.room:
+            (self.disk / "ballast").write_bytes(bytes(free - self.room))
+
+
+@dataclass(frozen=True)
+class ReadOnly:
+    """A disk that becomes read-only, as after an error of its own: nothing can be opened for writing from then on."""
+
+    def __call__(self) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+
+@dataclass(frozen=True)
+class Removed:
+    """A run folder is deleted while it is used."""
+
+    folder: Path
+
+    def __call__(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def a_step_takes_an_hour() -> None:

@@ -61,8 +61,8 @@ class Process:
 
     @property
     def words(self) -> str:
-        """All that it printed."""
-        return self.log.read_text()
+        """All that it printed; nothing if it was killed before it could."""
+        return self.log.read_text() if self.log.exists() else ""
 
 
 @dataclass

@@ -10,7 +10,7 @@ import pytest
 from crate_mae.cli.arguments import given
 from crate_mae.errors import UserError
 from crate_mae.recipes import FINETUNE, PRETRAIN, digits, find, finetune_digits
-from crate_mae.reproduce.scales import desk
+from crate_mae.reproduce import run_scales
 from crate_mae.training.config import FinetuneConfig, PretrainConfig, override
 from crate_mae.training.run_folder import Run, configured
 
@@ -21,7 +21,7 @@ def test_the_paper_s_fine_tuning_reads_the_class_token_and_ours_the_mean() -> No
     pools = {name: recipe().pool for name, recipe in FINETUNE.items()}
     ours = {"finetune_digits", "finetune_cpu"}
     assert {name for name, pool in pools.items() if pool == "mean"} == ours
-    assert {config.pool for config in desk().finetune.values()} == {"cls"}
+    assert {config.pool for config in run_scales.digits().finetune.values()} == {"cls"}
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """A full disk, in the middle of anything, leaves what was there good; with room the run goes on."""
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,7 @@ def check(run: Path, code: int, said: str, subject: str) -> None:
     assert error.startswith("crate-mae: error: ")
     assert subject in error
     assert "could not be written" in error
+    assert re.search(r"(make room|check the disk) and (resume|try again)", error)
     assert "Traceback" not in said
     assert not list(run.rglob("*.part"))
     (last,) = checkpoints_in(run / "checkpoints")
@@ -87,4 +90,17 @@ def test_a_real_disk_fills_up(disk: Path, whole: Path, tmp_path: Path) -> None:
     assert "No space left on device" in said
     ballast.unlink()
     assert finish(words(run, "--resume", **SETTINGS), tmp_path / "log")[0] == 0
+    assert_same(run, whole)
+
+
+@pytest.mark.parametrize("write", [1, 12, 13, 20])
+def test_a_disk_that_becomes_read_only(write: int, whole: Path, tmp_path: Path) -> None:
+    run, log = tmp_path / "run", tmp_path / "log"
+    code, said = finish(words(run, **SETTINGS), log, partial(faults.at_a_write, write, faults.ReadOnly(), run))
+    assert code == 2, said
+    error = said.splitlines()[-1]
+    assert "Read-only file system" in error
+    assert "make it writable" in error
+    assert "make room" not in error
+    assert finish(words(run, "--resume", **SETTINGS), log)[0] == 0
     assert_same(run, whole)

@@ -135,6 +135,18 @@ def test_where_one_can_not_write_all_stop(tmp_path: Path) -> None:
     assert not list(run.rglob("*.part"))
 
 
+@pytest.mark.parametrize("killed", [0, 1])
+def test_where_one_is_killed_the_other_says_so_in_a_sentence(killed: int, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    group = start_group(words(run, steps=400), tmp_path / "log")
+    until(lambda: last_line(run) >= 7, group[0])
+    group[killed].kill()
+    assert group[1 - killed].wait(60) == 2, group[1 - killed].words
+    said = group[1 - killed].words
+    assert said.endswith("crate-mae: error: another process of this run has stopped; its own message says why.\n")
+    assert "Traceback" not in said
+
+
 def test_a_batch_that_processes_can_not_share_is_refused(tmp_path: Path) -> None:
     codes, said = finish_group(words(tmp_path / "run", batch=7), tmp_path / "log")
     assert codes == [2, 2]

@@ -66,10 +66,11 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(
-    damage: str, run: Path, whole: Path, capsys: pytest.CaptureFixture[str]
+    damage: str, run: Path, whole: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     DAMAGE[damage](run / "checkpoints" / "step-00000020")
     main(words(run, "--resume", steps=20))
+    assert not [record.getMessage() for record in caplog.records if record.exc_info]
     said = capsys.readouterr().out
     assert "step-00000020 can't be used (" in said
     assert "Resuming from the one before it." in said
@@ -205,7 +206,7 @@ def edited(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]
         (edited(lambda stored: stored["settings"].update(stpes=3)), "a run has no setting stpes; did you mean steps?"),
         (edited(lambda stored: stored["settings"].update(steps="3")), "steps is '3'; choose a whole number from 1 up"),
         (edited(lambda stored: stored["settings"]["model_settings"].update(dmi=3)), "did you mean dim?"),
-        (edited(lambda stored: stored.update(format_version=3)), "format version 3"),
+        (edited(lambda stored: stored.update(format_version=4)), "format version 4"),
     ],
 )
 def test_a_record_that_can_t_be_used_gets_one_sentence(

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from crate_mae import ImageEncoder, MaskedAutoencoder, recipes
+from crate_mae import ImageEncoder, MaskedAutoencoder, UserError, recipes
 from crate_mae.cli import explore, main
 from crate_mae.web import command
 from crate_mae.web.command import address_of, bind, hosts_of, load_served
+from crate_mae.web.limits import Limits
 from tests.reports.test_inspect_measurements import for_digits
 from tests.web.conftest import CLIENT, photo, png
 
@@ -128,6 +129,12 @@ def test_without_the_extra_it_says_which_to_install(
     assert capsys.readouterr().err == (
         "crate-mae: error: the page needs the extra web; pip install 'crate-mae[web]' brings it.\n"
     )
+
+
+def test_too_few_descriptors_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "descriptors", lambda: 50)
+    with pytest.raises(UserError, match=r"only 50 files may be open at once; allow more, as with ulimit -n 1024\."):
+        command.configured(lambda *_: None, Limits())
 
 
 def test_loopback_unless_told_otherwise() -> None:

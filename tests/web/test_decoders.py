@@ -44,6 +44,17 @@ def test_a_crop_is_the_undistorted_middle(decoders: Decoders) -> None:
     assert np.array_equal(np.asarray(wide), np.asarray(image_files.resized(middle, 3, (12, 24))))
 
 
+def test_a_fitted_picture_is_whole_and_undistorted(decoders: Decoders) -> None:
+    (square,) = decoders.pictures(png(photo(90, 60)), [(3, 12, 12)], "pad")
+    inner = np.asarray(image_files.resized(photo(90, 60), 3, (8, 12)))
+    found = np.asarray(square)
+    assert np.array_equal(found[2:10], inner)
+    border = np.concatenate([found[:2], found[10:]]).reshape(-1, 3)
+    assert (border == inner.reshape(-1, 3).mean(0).round()).all()
+    (gray,) = decoders.pictures(png(photo(60, 90)), [GRAY], "pad")
+    assert np.array_equal(np.asarray(gray)[:, 1:6], np.asarray(image_files.resized(photo(60, 90), 1, (8, 5))))
+
+
 def test_a_process_is_kept_for_the_next_picture(decoders: Decoders) -> None:
     decoders.pictures(png(photo()), [GRAY], "stretch")
     before = [one.process.pid for one in decoders._idle]
@@ -79,7 +90,17 @@ def test_processor_time_is_limited() -> None:
     assert decoders._idle == []
 
 
-def test_a_deadline_stops_the_decoder_at_once() -> None:
+def test_a_jpeg_of_many_scans_is_refused(decoders: Decoders) -> None:
+    whole = png(Image.new("L", (90, 60)), "JPEG", progressive=True)
+    last = whole.rindex(b"\xff\xda")
+    assert decoders.pictures(whole[:last] + whole[last:-2] * 20 + whole[-2:], [GRAY], "stretch")
+    with pytest.raises(Refusal, match="more than 64 scans; save it again") as refused:
+        decoders.pictures(whole[:last] + whole[last:-2] * 100 + whole[-2:], [GRAY], "stretch")
+    assert refused.value.status == 413
+
+
+@pytest.mark.parametrize("upload", [png(photo()), LARGE], ids=["small", "larger than the line to it"])
+def test_a_deadline_stops_the_decoder_at_once(upload: bytes) -> None:
     decoders = Decoders(Limits())
     decoders.pictures(png(photo()), [GRAY], "stretch")
     (process,) = decoders._idle
@@ -88,7 +109,7 @@ def test_a_deadline_stops_the_decoder_at_once() -> None:
     threading.Timer(0.2, deadline.cut).start()
     start = time.monotonic()
     with deadline.of_this_thread(), pytest.raises(Overdue):
-        decoders.pictures(png(photo()), [GRAY], "stretch")
+        decoders.pictures(upload, [GRAY], "stretch")
     assert time.monotonic() - start < 5
     assert not process.alive
     assert decoders.pictures(png(photo()), [GRAY], "stretch")

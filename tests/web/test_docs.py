@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from crate_mae import cli
+from crate_mae.web.decoding_process import SCANS
 from crate_mae.web.limits import FORMATS, MILLION, Limits
 from tests.web.conftest import app_of, photo, serving
 
@@ -37,9 +38,9 @@ def test_the_limits_are_the_codes() -> None:
     assert "| 64 | `--max-waiting`" in TEXT
     for words in (
         f"| {limits.side:,}; {limits.aspect:g} |",
-        f"| {limits.memory / 1000 / MILLION:.1f} GB, {limits.decoding:g} s |",
+        f"| {limits.memory / 1000 / MILLION:.1f} GB, {limits.decoding:g} s; {SCANS} |",
         f"| {limits.seconds:g} s; {limits.idle:g} s |",
-        f"| {limits.unfinished / MILLION:g} MB |",
+        f"| {limits.uploads / MILLION:g} MB |",
         f"| {limits.header:g} s | | closed |",
         f"| {limits.connections} | | 503 |",
     ):

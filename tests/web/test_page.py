@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 
+from crate_mae import image_files
 from crate_mae.web import views
 from crate_mae.web.samples import samples
 from crate_mae.web.views import choose_mask
@@ -89,10 +91,14 @@ def shows(page: Any, painted: str) -> None:
 
 
 def test_the_mask_is_painted_by_mouse(one: str, visit: Opened) -> None:
-    page = settled(visit(one))
+    page = settled(visit(one, allowed="status of 422"))
     page.click("#clear")
     assert mask(page) == "0" * 16
     until(page, "document.querySelector('.completion .number').textContent === 'Nothing is masked'")
+    page.click("#invert")
+    assert "keep at least one patch" in page.wait_for_selector("#completion-section > .problem p").text_content()
+    page.click("#clear")
+    page.wait_for_selector(".message", state="detached")
     box = page.locator("#mask").bounding_box()
     at = [(box["x"] + (column + 0.5) * box["width"] / 4, box["y"] + box["height"] * 0.4) for column in range(4)]
     page.mouse.move(*at[0])
@@ -123,7 +129,7 @@ def test_the_mask_is_painted_by_keyboard_and_read_aloud(one: str, visit: Opened)
     assert page.evaluate("getComputedStyle(document.activeElement).outlineWidth") == "3px"
     until(page, "document.getElementById('status').textContent.startsWith('4 of 16 patches masked. ')")
     page.keyboard.press("Tab")  # one stop for the whole grid
-    assert page.evaluate("document.activeElement.id") == "count"
+    assert page.evaluate("document.activeElement.id") == "errors"
 
 
 def drawn_mask(count: int, seed: int) -> str:
@@ -268,13 +274,15 @@ def test_an_outage_is_told_once_and_asked_again(two: str, visit: Opened) -> None
     page.click("#random")
     page.fill("#layer", "2")
     page.wait_for_selector("#outage .message")
-    until(page, "document.querySelectorAll('.stale').length === 4")
+    until(page, "document.querySelectorAll('.stale').length === 5")
     assert page.locator(".message").count() == 1
     assert "does not answer" in page.text_content("#outage")
-    faded = "getComputedStyle(document.querySelector('.completion.stale {}')).opacity"
-    for part in ("img", "figcaption", ".note p"):  # the caption goes with its picture
-        assert float(page.evaluate(faded.format(part))) < 0.5
-    assert page.locator(".age:visible").count() == 2
+    of = "getComputedStyle(document.querySelector('.completion.stale {}')).{}"
+    assert float(page.evaluate(of.format("img", "opacity"))) < 0.5
+    assert (
+        page.evaluate(of.format(".note p", "textDecorationLine")) == "line-through"
+    )  # the caption goes with its picture
+    assert page.locator(".age:visible").count() == 5  # at completions, layers, and the mask that the server draws
     page.unroute("**/api/complete**")
     page.unroute("**/api/layer**")
     page.click("#outage button")
@@ -288,14 +296,14 @@ def test_a_question_that_failed_is_asked_again_where_it_failed(one: str, visit: 
     problem = json.dumps({"error": "the request was not finished within 20 seconds and was given up; try again."})
     page.route("**/api/complete**", lambda route: route.fulfill(status=504, body=problem), times=1)
     page.click("#random")
-    button = page.wait_for_selector(".completion .message button")
+    button = page.wait_for_selector("#completion-section > .problem button")
     assert page.locator(".message").count() == 1
     button.click()
     masked(page, drawn_mask(12, 1))
     assert page.locator(".message, .stale").count() == 0
 
 
-def test_own_photos_are_cropped_or_squeezed(one: str, visit: Opened) -> None:
+def test_own_photos_are_cropped_fitted_or_stretched(one: str, visit: Opened) -> None:
     page = settled(visit(one))
     page.set_input_files("#file", {"name": "wide.png", "mimeType": "image/png", "buffer": png(photo(90, 60))})
     until(page, "document.getElementById('original-note').textContent.startsWith('Wide.png, the middle')")
@@ -308,18 +316,25 @@ def test_own_photos_are_cropped_or_squeezed(one: str, visit: Opened) -> None:
     shown = f"document.querySelector('.completion .number').textContent === {words}"
     until(page, shown.format(error(photo(90, 60).crop((15, 0, 75, 60)))))
     page.locator("#fit input").nth(1).check()
-    until(page, "document.getElementById('original-note').textContent.startsWith('Wide.png, squeezed')")
+    until(page, "document.getElementById('original-note').textContent.startsWith('Wide.png, all of it with a border')")
+    until(page, shown.format(error(image_files.padded(photo(90, 60), 1, (8, 8)))))
+    page.locator("#fit input").nth(2).check()
+    until(page, "document.getElementById('original-note').textContent.startsWith('Wide.png, stretched')")
     until(page, shown.format(error(photo(90, 60))))
 
 
 def test_the_whole_page_lights_up_for_a_drop(one: str, visit: Opened) -> None:
     page = settled(visit(one))
-    drag = "kind => window.dispatchEvent(new DragEvent(kind, { dataTransfer: new DataTransfer() }))"
+    drag = (
+        "([kind, file]) => { const data = new DataTransfer(); if (file) data.items.add(new File(['x'], 'a.png'));"
+        " window.dispatchEvent(new DragEvent(kind, { dataTransfer: data })); }"
+    )
+    page.evaluate(drag, ["dragover", False])  # words or a link
     assert not page.is_visible("#dropping")
-    page.evaluate(drag, "dragover")
+    page.evaluate(drag, ["dragover", True])
     box = page.locator("#dropping").bounding_box()
     assert (box["x"], box["y"], box["width"], box["height"]) == (0, 0, 1280, 800)
-    page.evaluate(drag, "dragleave")
+    page.evaluate(drag, ["dragleave", True])
     assert not page.is_visible("#dropping")
 
 
@@ -338,7 +353,7 @@ def test_columns_are_full_at_1280(two: str, visit: Opened) -> None:
         settled(page)
         right = "all => Math.max(...all.filter(one => one.offsetWidth).map(one => one.getBoundingClientRect().right))"
         edge = page.locator("#stage").evaluate("one => one.getBoundingClientRect().right")
-        for row in (".stage figure", ".quantity", ".inside", ".buttons"):
+        for row in (".sources > *", ".tools > *", ".stage figure", ".results > *", ".quantity", ".inside"):
             assert page.locator(row).evaluate_all(right) > edge - 20, row
 
 
@@ -389,15 +404,15 @@ def test_count_seed_and_layer_move_what_is_shown(one: str, visit: Opened) -> Non
         settled(page)
         share = 100 * numbers.curves["sparsity"][layer - 1]
         shown = page.locator(".quantity", has_text="Non-zero entries").locator("b").text_content()
-        assert float(shown.removesuffix(" %")) == pytest.approx(share, abs=0.051)
+        assert float(shown.removesuffix("\xa0%")) == pytest.approx(share, abs=0.051)
         ends = page.locator(".quantity", has_text="Non-zero entries").locator("svg text[class*=line-]")
-        first, last = (text.removesuffix(" %") for text in ends.all_text_contents())
+        first, last = (text.removesuffix("\xa0%") for text in ends.all_text_contents())
         assert float(first) == pytest.approx(100 * numbers.curves["sparsity"][0], abs=0.051)
         assert float(last) == pytest.approx(100 * numbers.curves["sparsity"][-1], abs=0.051)
         rate = page.locator(".quantity", has_text="compression").locator("b").text_content()
         expected_rate = numbers.curves["compression"][layer - 1]
         assert float(rate.removesuffix(" nats").replace(",", "")) == pytest.approx(expected_rate, rel=1e-3)
-        largest = max(max(row) for row in views.layer(CRATE, picture, layer).attention[3])
+        largest = max(max(row) for row in views.layer(CRATE, picture, layer, "authors").attention[3])
         label = f"Attention of head 4 at layer {layer}, largest weight "
         page.wait_for_selector(f".heads canvas[aria-label^='{label}']")
         said = page.locator(".heads canvas").nth(3).get_attribute("aria-label").removeprefix(label)
@@ -459,7 +474,7 @@ def test_a_busy_server_is_told_and_asked_again(one: str, visit: Opened) -> None:
     page.route("**/api/complete**", turn_away, times=1)
     page.fill("#seed", "5")
     page.keyboard.press("Enter")
-    message = page.wait_for_selector(".completion .message.busy")
+    message = page.wait_for_selector("#completion-section > .problem .busy")
     assert "busy" in message.text_content()
     assert "This page tries again in 1 s" in message.text_content()
     page.wait_for_selector(".message", state="detached")
@@ -527,3 +542,56 @@ def test_everything_has_a_name_that_can_be_read_aloud(two: str, visit: Opened) -
     headings = page.eval_on_selector_all("h1, h2, h3, h4", "all => all.map(one => +one.tagName[1])")
     assert headings[0] == 1
     assert all(after - before <= 1 for before, after in pairwise(headings))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(two: str, visit: Opened, scheme: str) -> None:
+    page = settled(visit(two, allowed="status of 504", color_scheme=scheme, width=1280 if scheme == "light" else 390))
+    assert Axe().run(page).response["violations"] == []
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    page.check("#errors")
+    problem = json.dumps({"error": "the request was not finished within 20 seconds and was given up; try again."})
+    for path in ("complete", "layer?"):
+        page.route(f"**/api/{path}*", lambda route: route.fulfill(status=504, body=problem))
+    page.click("#random")
+    page.select_option("#convention", "paper")
+    for section in ("completion", "inside"):  # the same problem of both models is told once
+        message = page.wait_for_selector(f"#{section}-section > .problem .message")
+        until(page, f"document.querySelector('#{section}-section > .problem').textContent.startsWith('CRATE-MAE and ')")
+        assert message.query_selector("p").text_content() == "CRATE-MAE and ViT-MAE: " + json.loads(problem)["error"]
+        assert page.locator(f"#{section}-section .message").count() == 1
+    page.wait_for_timeout(300)  # colours settle
+    assert Axe().run(page).response["violations"] == []
+
+
+def test_axe_finds_nothing_on_the_api_page(one: str, visit: Opened) -> None:
+    page = visit(f"{one}/api")
+    page.wait_for_selector("main section")
+    assert Axe().run(page).response["violations"] == []
+
+
+def test_the_page_finds_a_server_that_is_back_by_itself(one: str, visit: Opened) -> None:
+    page = settled(visit(one, allowed="ERR_FAILED"))
+    first, second = drawn_mask(12, 0), drawn_mask(12, 1)
+    page.click("#random")
+    masked(page, second)
+    settled(page)
+    page.route("**/*", lambda route: route.abort())
+    page.keyboard.press("Control+z")  # a mask that was drawn before needs no server
+    page.wait_for_selector("#outage .message")
+    assert mask(page) == first
+    page.unroute("**/*")
+    until(page, "!document.querySelector('.message, .stale')", seconds=20)
+    shows(page, first)
+
+
+def test_the_page_opens_with_the_maps_that_the_layers_compute(one: str, visit: Opened) -> None:
+    page = settled(visit(one))
+    assert page.input_value("#convention") == "authors"
+    picture = samples(CRATE.config)["digit-0"].picture
+    for convention in ("authors", "paper"):
+        page.select_option("#convention", convention)
+        settled(page)
+        largest = max(map(max, views.layer(CRATE, picture, 1, convention).attention[0]))
+        words = f"max {largest:.2g}"
+        until(page, "words => document.querySelector('.heads figcaption').textContent.includes(words)", words)

@@ -129,7 +129,8 @@ def test_the_picture_to_keep_shows_every_model_and_knows_its_mask() -> None:
     assert both.text["mask"] == one.text["mask"] == views.as_text(masks[0])
     assert "seed" not in one.text
     answer = views.complete(CRATE, photo(), masks[0])
-    assert f"CRATE-MAE white-box: error {answer.error:.4f}" in both.text["Description"]
+    reference = f"the mean patch gives {answer.mean_patch_error:.4f}"
+    assert f"CRATE-MAE white-box: error {answer.error:.4f}; {reference}" in both.text["Description"]
 
 
 def test_the_picture_to_keep_has_the_models_pixels_and_stripes_where_masked() -> None:

@@ -17,13 +17,13 @@ from crate_mae.bench import (
     peak_memory,
     probe_sweep,
     profiling,
+    quality,
     scaling,
     start,
     steps,
 )
 from crate_mae.bench.machine import machine
 from crate_mae.bench.table import Row, details, markdown, on_terminal
-from crate_mae.errors import UserError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ GROUPS: dict[str, Group] = {
     "base": Group(steps.rows, steps.BASE_WHOLE, steps.BASE_QUICK),
     "memory": Group(peak_memory.rows, peak_memory.WHOLE, peak_memory.QUICK),
     "encoding": Group(encoding.rows, encoding.WHOLE, encoding.QUICK),
+    "desk": Group(steps.rows, steps.DESK_WHOLE, steps.DESK_QUICK),
     "small": Group(steps.rows, steps.SMALL_WHOLE, steps.SMALL_QUICK),
     "profile": Group(profiling.rows, profiling.WHOLE, profiling.QUICK),
     "forms": Group(steps.form_rows, steps.FORMS_WHOLE, steps.FORMS_QUICK),
@@ -50,16 +51,9 @@ GROUPS: dict[str, Group] = {
     "processes": Group(data_parallel.rows, data_parallel.WHOLE, data_parallel.QUICK),
     "scaling": Group(scaling.rows, scaling.WHOLE, scaling.QUICK),
     "start": Group(start.rows, start.WHOLE, start.QUICK),
+    "quality": Group(quality.rows, quality.RECORDS, quality.RECORDS),
 }
-"""By their names for --only."""
-
-
-def chosen(only: tuple[str, ...]) -> dict[str, Group]:
-    """The groups with these names; all of them if there is none."""
-    for name in only:
-        if name not in GROUPS:
-            raise UserError(f"there is no row {name}; {did_you_mean(name, GROUPS)}")
-    return {name: GROUPS[name] for name in only or GROUPS}
+"""By their names for --only, those of ``row_names``."""
 
 
 def run(

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from crate_mae import torchvision_fix  # noqa: F401  before transformers
 from crate_mae.bench.listing import listing_of
+from crate_mae.models.architectures import model_config
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.config import ModelConfig
-from crate_mae.models.zoo import model_config
 from crate_mae.planning.cost import Pass
-from crate_mae.tokens import random_mask
+from crate_mae.recipes import tiny_imagenet_cpu
+from crate_mae.tokens import masked_count, random_mask
 from crate_mae.training.objectives import Completing
 from crate_mae.training.optim import adamw
 
@@ -33,7 +34,10 @@ class Work:
 
     def __str__(self) -> str:
         c = self.config
-        return f"d {c.dim}, {c.depth}+{c.decoder_depth} layers, {1 + c.num_patches} tokens, batch {self.batch}"
+        tokens = f"{1 + c.num_patches} tokens"
+        if c.encoder_sees == "visible":
+            tokens = f"{1 + c.num_patches - masked_count(c.num_patches, self.mask_ratio)} of {tokens}"
+        return f"d {c.dim}, {c.depth}+{c.decoder_depth} layers, {tokens}, batch {self.batch}"
 
     def to_dict(self) -> dict[str, Any]:
         """For another process, which calls ``from_dict``."""
@@ -67,6 +71,8 @@ SHALLOW = model_config("crate_mae_base", depth=4, decoder_depth=4)
 """Base with a third of its layers, for --quick."""
 CPU_SIZED = model_config("crate_mae_tiny", dim=192, depth=6, heads=6, image_size=(32, 32), patch_size=(4, 4))
 """d 192, 6 + 6 layers, 65 tokens."""
+DESK_RUN = tiny_imagenet_cpu()
+"""The run that trained crate-photos, the model that comes with the package."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,7 @@ def listing(work: Work) -> Trainee:
 
 
 def transformers_model(c: ModelConfig, seed: int, mask_ratio: float = 0.75) -> Any:
-    """transformers' ViTMAE for the same images, with an encoder of the same shape; at Base it is He et al.'s."""
+    """transformers' ViTMAE for the same images, of the shape of ``he_mae``."""
     from transformers import ViTMAEConfig, ViTMAEForPreTraining
 
     he = he_mae(c)
@@ -129,16 +135,25 @@ def _shape(c: ModelConfig) -> dict[str, Any]:
 
 
 def he_mae(config: ModelConfig) -> ModelConfig:
-    """Our ViT-MAE for the same images, with an encoder of the same shape; at Base it is He et al.'s."""
+    """Our ViT-MAE for the same images, with an encoder of the same shape.
+
+    The decoder is the configuration's where that has one of its own. Where it is as the encoder, as in the paper, it is
+    two thirds as wide and as deep, which at Base is He et al.'s.
+    """
     dim = 2 * config.dim // 3
+    decoder: dict[str, Any] = {
+        "decoder_dim": dim,
+        "decoder_depth": max(2 * config.depth // 3, 1),
+        "decoder_heads": config.heads if dim % 16 else 16,
+    }
+    if (config.decoder_dim, config.decoder_depth) != (config.dim, config.depth):
+        decoder = {name: getattr(config, name) for name in decoder}
     return model_config(
         "vit_mae_base_he",
         dim=config.dim,
         depth=config.depth,
         heads=config.heads,
-        decoder_dim=dim,
-        decoder_depth=max(2 * config.depth // 3, 1),
-        decoder_heads=config.heads if dim % 16 else 16,
+        **decoder,
         **{name: getattr(config, name) for name in ("image_size", "patch_size", "channels", "mean", "std")},
     )
 

@@ -45,7 +45,7 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
     label, against = "two processes, one core each", "one process"
     cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
     if len(cores) < 2:
-        yield Row(label, what, against, None, goal=at_least(1.85), note="not run: needs two cores, on Linux")
+        yield Row(label, what, against, None, goal=at_least(1.9), note="not run: needs two cores, on Linux")
         return
     laps = Laps({"one": [], "two": []})
     with progress("processes", sizes.rounds, console) as advance:
@@ -58,7 +58,7 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
         what,
         against,
         laps.speedup("two", "one"),
-        goal=at_least(1.85),
+        goal=at_least(1.9),
         note=", ".join(
             f"{name} {sizes.steps * sizes.batch / laps.spread(name).middle:.0f} images/s" for name in laps.seconds
         ),

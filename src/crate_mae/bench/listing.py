@@ -2,12 +2,13 @@
 
 Names and lines are the paper's. What the listing leaves out (embedding, mask, loss) is its appendix B.1 written as
 plainly. It computes the same function as ``MaskedAutoencoder`` with the ``paper`` preset and takes its weights.
+``ResidualListing`` is the same for the residual form, which the shipped model has.
 """
 
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from crate_mae.models.autoencoder import MaskedAutoencoder
@@ -103,7 +104,72 @@ class Listing(nn.Module):
         return (loss * masks).sum() / masks.sum()
 
 
+class ResidualEncoderLayer(EncoderLayer):
+    def forward(self, x: Tokens) -> Tokens:
+        x_ = self.attn(self.ln1(x)) + x
+        return self.ff(self.ln2(x_)) + x_
+
+
+class RawDecoderLayer(DecoderLayer):
+    def forward(self, x: Tokens) -> Tokens:
+        x_ = self.f_linear(self.ln1(x))
+        return x_ - self.attn(self.ln2(x_))
+
+
+class ResidualListing(Listing):
+    """The same with a residual around ISTA, biases, fixed positions and final norms.
+
+    The encoder sees only the visible patches, and the decoder may be narrower; both as in He et al.'s code.
+    """
+
+    decoder_pos_embed: Tensor
+
+    def __init__(self, config: ModelConfig):
+        nn.Module.__init__(self)
+        self.config = config
+        dim, narrow, tokens = config.dim, config.decoder_dim, 1 + config.num_patches
+        self.embed = nn.Linear(config.patch_pixels, dim)
+        self.cls_token = nn.Parameter(torch.empty(dim))
+        self.register_buffer("pos_embed", torch.empty(tokens, dim))
+        encoder = (ResidualEncoderLayer(dim, config.heads, config.eta, config.lambda_) for _ in range(config.depth))
+        self.encoder = nn.Sequential(*encoder)
+        self.encoder_norm = nn.LayerNorm(dim, eps=config.final_norm_eps)
+        self.decoder_embed = nn.Linear(dim, narrow)
+        self.mask_token = nn.Parameter(torch.empty(narrow))
+        self.register_buffer("decoder_pos_embed", torch.empty(tokens, narrow))
+        decoder = (RawDecoderLayer(narrow, config.decoder_heads) for _ in range(config.decoder_depth))
+        self.decoder = nn.Sequential(*decoder)
+        self.decoder_norm = nn.LayerNorm(narrow, eps=config.final_norm_eps)
+        self.pixels = nn.Linear(narrow, config.patch_pixels)
+
+    def encode(self, patches: Float[Tensor, "b N pixels"], keep: Int[Tensor, "b n"] | None = None) -> Tokens:
+        z = self.embed(patches) + self.pos_embed[1:]
+        if keep is not None:
+            z = torch.gather(z, 1, keep[..., None].expand(-1, -1, z.shape[-1]))
+        cls_token = (self.cls_token + self.pos_embed[:1]).expand(len(z), 1, -1)
+        return self.encoder_norm(self.encoder(torch.cat([cls_token, z], dim=1)))
+
+    def forward(self, images: Float[Tensor, "b c H W"], masks: Bool[Tensor, "b N"]) -> Float[Tensor, ""]:
+        """The mean squared error over the masked patches; every image has as many of them."""
+        patches = self.patchify(images)
+        order = masks.int().argsort(dim=1, stable=True)  # the visible ones first
+        keep = order[:, : masks.shape[1] - int(masks[0].sum())]
+        y = self.decoder_embed(self.encode(patches, keep))
+        mask_tokens = self.mask_token.expand(len(y), masks.shape[1] - keep.shape[1], -1)
+        y_ = torch.cat([y[:, 1:], mask_tokens], dim=1)
+        y_ = torch.gather(y_, 1, order.argsort(dim=1)[..., None].expand(-1, -1, y.shape[-1]))
+        y = torch.cat([y[:, :1], y_], dim=1) + self.decoder_pos_embed
+        prediction = self.pixels(self.decoder_norm(self.decoder(y))[:, 1:])
+        loss = ((prediction - patches) ** 2).mean(dim=-1)
+        return (loss * masks).sum() / masks.sum()
+
+
 NAMES = {
+    "encoder.norm": "encoder_norm",
+    "decoder.norm": "decoder_norm",
+    "handover.map": "decoder_embed",
+    "handover.mask_token": "mask_token",
+    "handover.positions.table": "decoder_pos_embed",
     "embedding.projection": "embed",
     "embedding.class_token": "cls_token",
     "embedding.positions.table": "pos_embed",
@@ -126,7 +192,8 @@ def listing_name(name: str) -> str:
 
 
 def listing_of(model: MaskedAutoencoder) -> Listing:
-    """The listing with a copy of the weights of a model that has the ``paper`` preset."""
-    listing = Listing(model.config).to(model.embedding.class_token)  # its precision
+    """The listing with a copy of the weights of a model: of the ``paper`` preset, or visible-only and residual."""
+    kind = ResidualListing if model.config.encoder_sees == "visible" else Listing
+    listing = kind(model.config).to(model.embedding.class_token)  # its precision
     listing.load_state_dict({listing_name(name): tensor.clone() for name, tensor in model.state_dict().items()})
     return listing

@@ -7,30 +7,32 @@ from rich.console import Console
 from torch.profiler import ProfilerActivity, profile
 
 from crate_mae.allocator import freed_memory_kept
-from crate_mae.bench.contestants import BASE, CPU_SIZED, SHALLOW, Trainee, Work, ours
+from crate_mae.bench.contestants import BASE, CPU_SIZED, DESK_RUN, SHALLOW, Trainee, Work, ours
 from crate_mae.bench.harness import Spread
 from crate_mae.bench.table import Row
 from crate_mae.models.config import ModelConfig
 from crate_mae.progress import progress
 
 KINDS: dict[str, tuple[str, ...]] = {
-    "matrix products (`mm`, `addmm`)": ("aten::mm", "aten::addmm"),
-    "attention's products (`bmm`, `baddbmm`)": ("aten::bmm", "aten::baddbmm"),
-    "attention's softmax, forward and backward": ("aten::_softmax", "aten::_softmax_backward_data"),
-    "layer norms, forward and backward": ("aten::native_layer_norm", "aten::native_layer_norm_backward"),
+    "matrix products": ("aten::mm", "aten::addmm"),
+    "attention's products": ("aten::bmm", "aten::baddbmm"),
+    "attention's softmax": ("aten::_softmax", "aten::_softmax_backward_data"),
+    "layer norms": ("aten::native_layer_norm", "aten::native_layer_norm_backward"),
     "AdamW, fused": ("aten::_fused_adamw_",),
 }
-REST = "sums, thresholds, copies and all else"
+DESK = DESK_RUN.model_config(), DESK_RUN.batch
+REST = "all else"
+"""Sums, thresholds, copies and so on."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    works: tuple[tuple[ModelConfig, int], ...] = ((BASE, 16), (CPU_SIZED, 128))
+    works: tuple[tuple[ModelConfig, int], ...] = ((BASE, 16), DESK, (CPU_SIZED, 128))
     """Models and batches."""
     rounds: int = 3
 
 
-WHOLE, QUICK = Sizes(), Sizes(works=((SHALLOW, 2), (CPU_SIZED, 32)), rounds=1)
+WHOLE, QUICK = Sizes(), Sizes(works=((SHALLOW, 2), DESK, (CPU_SIZED, 32)), rounds=1)
 
 
 def shares(step: Trainee) -> dict[str, float]:

@@ -13,8 +13,8 @@ from crate_mae.allocator import freed_memory_kept
 from crate_mae.bench.contestants import Work, ours
 from crate_mae.bench.harness import Run, Spread, race
 from crate_mae.bench.table import Row, at_most
+from crate_mae.models.architectures import model_config
 from crate_mae.models.config import ModelConfig
-from crate_mae.models.zoo import model_config
 
 MIDDLE = model_config("crate_mae_tiny", depth=6)
 

@@ -1,6 +1,5 @@
 """The command line: a table from verb to typed function. Nothing heavy is imported before a verb runs."""
 
-import errno
 import logging
 import os
 import signal
@@ -24,6 +23,7 @@ from crate_mae.cli.models import convert, export, models, push
 from crate_mae.cli.paper import reproduce, theory
 from crate_mae.cli.parsing import parse
 from crate_mae.cli.train import finetune, plan, pretrain
+from crate_mae.disk_errors import remedy
 from crate_mae.errors import UserError, did_you_mean
 
 VERBS: dict[str, Callable[..., None]] = {
@@ -50,8 +50,6 @@ VERBS: dict[str, Callable[..., None]] = {
 }
 
 ABOUT = "Masked completion of images with white-box transformers."
-FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What the system calls a full disk, or a full share of one."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -77,8 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(141)  # as a shell has it for SIGPIPE
     except OSError as error:
         what = ": ".join(str(part) for part in (error.filename, error.strerror) if part) or str(error)
-        advice = "make room there, or choose another place" if error.errno in FULL else "choose another place"
-        _end(f"crate-mae: error: {what}; {advice}.", 2)
+        _end(f"crate-mae: error: {what}; {remedy(error)}, or choose another place.", 2)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a further Ctrl-C would interrupt the end with a traceback
         _end("crate-mae: stopped.", 130)
@@ -127,8 +124,8 @@ def _list_of_verbs() -> Any:
 
 
 def _end(words: str, code: int) -> None:
-    """Print and exit; one of torchrun's processes exits at once, since cleaning up may wait for the others."""
-    print(words, file=sys.stderr)
+    """Print one line and exit; one of torchrun's processes exits at once, since cleaning up may wait for the others."""
+    print(words.replace("\r", "\\r").replace("\n", "\\n"), file=sys.stderr)  # a name may have a line's end in it
     if "WORLD_SIZE" in os.environ:
         sys.stdout.flush()
         sys.stderr.flush()

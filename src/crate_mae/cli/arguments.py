@@ -14,6 +14,7 @@ from crate_mae.data.named import NAMED, NAMES
 from crate_mae.errors import UserError, did_you_mean
 from crate_mae.models.locate import HUB_NAME, locate
 from crate_mae.models.shipped import DEFAULT, shipped_names
+from crate_mae.usable_path import printable, usable
 
 Data = Annotated[
     str, tyro.conf.arg(help=f"A name ({NAMES}), a folder, shards, Parquet files, or owner/name on the Hub.")
@@ -71,21 +72,13 @@ def checked(verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
 def check_path(name: str, path: str | Path) -> None:
     """Refuse a path that no system call takes, and a name that can't be written down; it need not exist."""
     option = f"--{name.strip('_').replace('_', '-')}"
-    if "\0" in str(path):
-        raise UserError(f"{option} has a NUL byte in it; give a path without.")
     if isinstance(path, str):
+        if "\0" in path:
+            raise UserError(f"{option} has a NUL byte in it; give a word without.")
         return
     if name != "images" and not _is_unicode(path):
         raise UserError(f"{option} {os.fsencode(path)!r} is not UTF-8; choose another name.")
-    try:
-        path.expanduser().stat()
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return  # whether that matters is for the verb to say
-    except RuntimeError:
-        raise UserError(f"{option} {path} names the home of a user that does not exist.") from None
-    except OSError as error:  # too long, or links that lead to each other
-        shown = str(path) if len(str(path)) < 200 else f"{str(path)[:100]}.."
-        raise UserError(f"{option} {shown} can't be used ({error.strerror}); choose another path.") from None
+    usable(path, option)
 
 
 def _is_unicode(path: Path) -> bool:
@@ -98,21 +91,20 @@ def _is_unicode(path: Path) -> bool:
 
 def check_checkpoint(name: str) -> None:
     """Refuse a folder that holds no checkpoint; a name on the Hub is for ``load`` to find."""
-    if name not in shipped_names() and (Path(name).expanduser().exists() or not HUB_NAME.fullmatch(name)):
+    if name not in shipped_names() and (usable(name).exists() or not HUB_NAME.fullmatch(name)):
         locate(name)
 
 
 def check_images(images: tuple[Path, ...]) -> None:
     """Refuse pictures and folders that are not there."""
     for path in images:
-        if not path.expanduser().exists():
-            shown = os.fsencode(path).decode("utf-8", "backslashreplace")
-            raise UserError(f"there is no image or folder {shown}.")
+        if not usable(path).exists():
+            raise UserError(f"there is no image or folder {printable(str(path))}.")
 
 
 def check_data(data: str) -> None:
     """Refuse a word that can be no set of images: neither a name, nor there, nor a pattern, nor a name on the Hub."""
-    if data in NAMED or re.search(r"[*?\[{]", data) or HUB_NAME.fullmatch(data) or Path(data).expanduser().exists():
+    if data in NAMED or re.search(r"[*?\[{]", data) or HUB_NAME.fullmatch(data) or usable(data, "--data").exists():
         return
     raise UserError(f"there is no folder {data}, and no set of that name; {did_you_mean(data, NAMED)}")
 

@@ -33,17 +33,15 @@ def bench(
         out: Folder for the results: bench.json and bench.md in runs/bench by default, race.json and race.md in
             runs/race.
         quick: Fewer rounds and smaller sizes, in three minutes: to see that it works, not to publish.
-        only: Only these rows: base, memory, encoding, small, profile, forms, rates, probe, pipeline, processes,
-            scaling, start; in the race: cifar10, imagenette, crate-mae, vit-mae, paper-form. May be given again.
+        only: Only these rows: base, memory, encoding, desk, small, profile, forms, rates, probe, pipeline,
+            processes, scaling, start, quality; in the race: cifar10, imagenette, crate-mae, vit-mae, paper-form. May
+            be given again.
         verbose: Print each row's quartiles, share of sgemm's rate, memory and remarks too; bench.md always has them.
         race: Compare models after the same processor time, in place of the table.
         seconds: race: processor time of each training.
         seeds: race: trainings of each contestant.
         data_root: race: the folder that holds cifar10 and imagenette; data/ by default.
     """
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler tells the terminal when it starts and stops
-    from rich.console import Console
-
     words = ["crate-mae bench", *(["--race"] * race), *(["--quick"] * quick)]
     chosen_rows = [f"--only {name}" for name in only]
     if race:
@@ -53,11 +51,17 @@ def bench(
         _race(out or Path("runs/race"), data_root, seconds, seeds, only=only, command=" ".join(words))
         return
 
-    from crate_mae.bench.command import chosen, run
+    from crate_mae.bench.row_names import chosen
+
+    names = chosen(only)
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler tells the terminal when it starts and stops
+    from rich.console import Console
+
+    from crate_mae.bench.command import GROUPS, run
 
     run(
         out or Path("runs/bench"),
-        chosen(only),
+        {name: GROUPS[name] for name in names},
         quick=quick,
         verbose=verbose,
         command=" ".join([*words, *chosen_rows]),
@@ -72,8 +76,12 @@ def _race(
         raise UserError(f"--seconds is {seconds:g}; choose a number above 0.")
     check_at_least("--seeds", seeds, 1)
 
+    from crate_mae.bench.race.recipes import chosen
+
+    recipes = chosen(only)
+
     from rich.console import Console
 
-    from crate_mae.bench.race.command import chosen, race
+    from crate_mae.bench.race.command import race
 
-    race(out, data_root, seconds=seconds, seeds=seeds, console=Console(), command=command, recipes=chosen(only))
+    race(out, data_root, seconds=seconds, seeds=seeds, console=Console(), command=command, recipes=recipes)

@@ -11,6 +11,7 @@ from crate_mae.cli.arguments import Checkpoint, Data, checked_seed
 from crate_mae.device import Device, pick_device
 from crate_mae.errors import check_at_least
 from crate_mae.models.shipped import shipped_names
+from crate_mae.usable_path import usable
 
 
 def probe(
@@ -75,7 +76,7 @@ def probe(
         pixels=pixels,
         seed=seed,
     )
-    folder = out or probe_folder(checkpoint) / Path(data).resolve().name
+    folder = out or probe_folder(checkpoint) / usable(data, "--data").resolve().name
     run(model, settings, folder, Reader(batch_size, workers, Console()))
 
 

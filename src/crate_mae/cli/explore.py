@@ -23,12 +23,14 @@ def demo(out: Path = Path("runs/demo"), steps: int = 1500, seed: int = 0, device
         seed: Seed of the weights, the batches, the masks and the split.
         device: Device to compute on; auto takes a GPU if there is one.
     """
+    check_at_least("--steps", steps, 1)
+    checked_seed(seed)
+
     from rich.console import Console
 
     from crate_mae.reports.demo_command import run
 
-    check_at_least("--steps", steps, 1)
-    run(out, steps, checked_seed(seed), device, Console())
+    run(out, steps, seed, device, Console())
 
 
 def inspect(
@@ -59,13 +61,17 @@ def inspect(
         device: Device to compute on; auto takes a GPU if there is one.
     """
     checkpoint = checkpoint or default_checkpoint()
+    check_at_least("--images", images, 1)
+    if not threshold >= 0:
+        raise UserError(f"--threshold is {threshold}; choose a number from 0 up.")
+    checked_seed(seed)
 
     from rich.console import Console
 
     from crate_mae.reports.inspect_command import run
     from crate_mae.reports.inspect_measurements import Settings
 
-    settings = Settings(data, data_root, split, images, mask_ratio, layer, threshold, checked_seed(seed))
+    settings = Settings(data, data_root, split, images, mask_ratio, layer, threshold, seed)
     run(checkpoint, settings, out, pick_device(device), Console())
 
 
@@ -100,11 +106,15 @@ def serve(
     checkpoint = checkpoint or default_checkpoint()
     if not all(map(find_spec, ("fastapi", "uvicorn"))):
         raise UserError("the page needs the extra web; pip install 'crate-mae[web]' brings it.")
-    from rich.console import Console
-
-    from crate_mae.web.command import run
+    if not 0 <= port < 2**16:
+        raise UserError(f"--port is {port}; choose a number from 1 to 65535, or 0 for any free port.")
     from crate_mae.web.limits import MILLION, Limits
 
     limits = Limits(max_upload_mb * MILLION, max_megapixels * MILLION, max_seconds, max_waiting, workers)
+
+    from rich.console import Console
+
+    from crate_mae.web.command import run
+
     checkpoints = [checkpoint] if second is None else [checkpoint, second]
     run(checkpoints, limits, host, port, open, pick_device(device), Console())

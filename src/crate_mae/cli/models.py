@@ -14,7 +14,8 @@ SHOWN = 2
 
 def models() -> None:
     """List the models that come with the package, and the architectures by name, with sizes and parameters."""
-    from crate_mae.models.zoo import ZOO, parameter_counts
+    from crate_mae.models.architectures import ZOO
+    from crate_mae.models.zoo import parameter_counts
 
     list_shipped()
     print("Architectures, for crate_mae.create_model and --set model=, with random weights:\n")

@@ -7,7 +7,7 @@ import tyro
 
 from crate_mae.cli.arguments import checked_seed
 from crate_mae.device import Device
-from crate_mae.errors import check_at_least
+from crate_mae.errors import UserError, check_at_least
 
 
 def theory(out: Path = Path("runs/theory"), seed: int = 0) -> None:
@@ -19,19 +19,22 @@ def theory(out: Path = Path("runs/theory"), seed: int = 0) -> None:
         out: Folder for theory.json and the figures.
         seed: Seed of every check.
     """
+    checked_seed(seed)
+
     from rich.console import Console
 
     from crate_mae.theory.command import run
 
-    run(out, checked_seed(seed), Console())
+    run(out, seed, Console())
 
 
 def reproduce(
     what: tyro.conf.Positional[str],
     *,
-    scale: Literal["desk", "full"] = "desk",
+    scale: Literal["digits", "desk", "full"] | None = None,
     data_root: Path | None = None,
     seeds: int = 3,
+    hours: float | None = None,
     out: Path = Path("runs/reproduce"),
     processes: int | None = None,
     device: Device = "auto",
@@ -43,20 +46,31 @@ def reproduce(
 
     Args:
         what: table1 .. table6, figure1 .. figure11, all; or list, which names them.
-        scale: desk: small models on a CPU; full: the paper's recipe on a cluster.
-        data_root: The folder with cifar10, cifar100, flowers102, oxford_pets and imagenet; digits need no files.
+        scale: digits: very small models on digits, which need no files; desk: small models on photographs, on a CPU;
+            full: the paper's recipe on a cluster. By default desk with --data-root, and digits without.
+        data_root: The folder with tiny_imagenet (desk) or imagenet (full), and with cifar10, cifar100, flowers102 and
+            oxford_pets.
         seeds: Models of each kind; tables have mean and standard deviation over them.
+        hours: desk: choose the length of the trainings so that everything, with all seeds, takes this number of hours
+            on this machine, and stop in time. In a folder that was begun, trainings keep their length; 0 writes what
+            is done.
         out: Folder for the models and for CSV, JSON, Markdown and PNG of each item.
         processes: Trainings side by side, with one thread each; by default one for each core, or one on a GPU.
         device: Where to compute; auto uses a GPU if there is one.
     """
-    from rich.console import Console
+    from crate_mae.reproduce.paper_numbers import check_name
 
-    from crate_mae.reproduce.command import run
-    from crate_mae.reproduce.scales import SCALES
-    from crate_mae.reproduce.tasks import Place
-
+    check_name(what)
     check_at_least("--seeds", seeds, 1)
     if processes is not None:
         check_at_least("--processes", processes, 1)
-    run(what, Place(out, SCALES[scale](), data_root, device), seeds, processes, Console())
+    if hours is not None and hours < 0:
+        raise UserError(f"--hours is {hours:g}; choose 0 or more.")
+
+    from rich.console import Console
+
+    from crate_mae.reproduce.command import SCALES, run
+    from crate_mae.reproduce.tasks import Place
+
+    chosen = SCALES[scale or ("digits" if data_root is None else "desk")]()
+    run(what, Place(out, chosen, data_root, device), seeds, processes, Console(), hours)

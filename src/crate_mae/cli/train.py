@@ -8,7 +8,6 @@ import tyro
 
 from crate_mae.cli.arguments import Checkpoint, Settings, given
 from crate_mae.device import Device, pick_device
-from crate_mae.errors import UserError
 
 if TYPE_CHECKING:
     from crate_mae.planning.plan import SetSize
@@ -36,7 +35,7 @@ def plan(
         set_: Replace a setting of the recipe, as in --set batch=512; may be repeated.
         data: The images instead of the recipe's; those of a folder or of shards are counted.
         data_root: The folder of the named sets; data/ by default.
-        checkpoint: finetune: the pretrained model, in place of the recipe's.
+        checkpoint: The model to start from, in place of the recipe's.
         device: The kind of device. here measures this machine for a second; it is the default if no option is
             about devices, otherwise a100 is.
         devices: The number of devices.
@@ -51,15 +50,15 @@ def plan(
 
     from crate_mae import recipes
     from crate_mae.data.named import NAMED
-    from crate_mae.planning.hardware import GB, hardware
-    from crate_mae.planning.plan import plan, table
     from crate_mae.training.config import RunConfig, override
 
     every: dict[str, Callable[[], RunConfig]] = {**recipes.PRETRAIN, **recipes.FINETUNE}
-    if checkpoint is not None and recipe in recipes.PRETRAIN:
-        raise UserError(f"--checkpoint is for recipes of finetune; {recipe} is a recipe of pretrain.")
     options = given(data=data, data_root=data_root, checkpoint=checkpoint)
     config = override(replace(recipes.find(recipe, every), **options), set_, scale_intervals=True)
+
+    from crate_mae.planning.hardware import GB, hardware
+    from crate_mae.planning.plan import plan, table
+
     if device is None and devices == 1 and device_memory is None and device_tflops is None:
         device = "here"
     target = hardware(device or "a100", config.precision)
@@ -89,6 +88,7 @@ def pretrain(
     out: Path,
     *,
     recipe: str | None = None,
+    checkpoint: Checkpoint | None = None,
     data: str | None = None,
     data_root: Path | None = None,
     download: bool = False,
@@ -106,6 +106,8 @@ def pretrain(
     Args:
         out: Folder of the run.
         recipe: The run's configuration by name: digits, cifar10_cpu, imagenette_cpu, crate_mae_base_imagenet, ..
+        checkpoint: Start from this model's weights, in place of the recipe's model with random weights: a name that
+            crate-mae models lists, a checkpoint folder, a run folder, or owner/name on the Hub.
         data: The images instead of the recipe's: a name, a folder, or tar shards.
         data_root: The folder of the named sets; data/ by default.
         download: Download a named set that is missing.
@@ -115,14 +117,17 @@ def pretrain(
         tensorboard: Write TensorBoard files too.
         device: The device to compute on; auto takes a GPU if there is one.
     """
-    from crate_mae.planning.memory_check import check_memory
     from crate_mae.recipes import PRETRAIN, find
     from crate_mae.training.config import PretrainConfig
-    from crate_mae.training.pretrain import pretrain as run
     from crate_mae.training.run_folder import Run, configured
 
     named = find(recipe, PRETRAIN) if recipe else None
-    config = configured(Run(out), named, PretrainConfig, given(data=data, data_root=data_root), set_)
+    options = given(checkpoint=checkpoint, data=data, data_root=data_root)
+    config = configured(Run(out), named, PretrainConfig, options, set_)
+
+    from crate_mae.planning.memory_check import check_memory
+    from crate_mae.training.pretrain import pretrain as run
+
     if not Run(out).config.exists():
         check_memory(config, pick_device(device), shard)
     run(
@@ -168,15 +173,17 @@ def finetune(
         tensorboard: Write TensorBoard files too.
         device: The device to compute on; auto takes a GPU if there is one.
     """
-    from crate_mae.planning.memory_check import check_memory
     from crate_mae.recipes import FINETUNE, find
     from crate_mae.training.config import FinetuneConfig
-    from crate_mae.training.finetune import finetune as run
     from crate_mae.training.run_folder import Run, configured
 
     named = find(recipe, FINETUNE) if recipe else None
     options = given(checkpoint=checkpoint, random=random, data=data, data_root=data_root)
     config = configured(Run(out), named, FinetuneConfig, options, set_)
+
+    from crate_mae.planning.memory_check import check_memory
+    from crate_mae.training.finetune import finetune as run
+
     if not Run(out).config.exists():
         check_memory(config, pick_device(device), shard)
     run(

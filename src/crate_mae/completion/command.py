@@ -25,11 +25,12 @@ from crate_mae.completion.mask_regions import (
 from crate_mae.completion.photo import Photo, format_of, read_photo, write_photo
 from crate_mae.completion.tiles import Plan, plan_random, plan_region
 from crate_mae.data.folders import SUFFIXES, list_images
-from crate_mae.data.source import printable
 from crate_mae.errors import UserError
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.progress import progress
-from crate_mae.tokens import Size, masked_count
+from crate_mae.settings import Size
+from crate_mae.tokens import masked_count
+from crate_mae.usable_path import printable
 
 COARSE = 16
 """Pixels of the picture for a pixel of the model, along a side: from here on a note says that the result is coarse."""

@@ -15,7 +15,7 @@ from crate_mae.completion.photo import Photo
 from crate_mae.completion.tiles import Plan, Tile, bounds, seam_weights, tile_weights
 from crate_mae.errors import UserError
 from crate_mae.models.autoencoder import MaskedAutoencoder
-from crate_mae.tokens import Size
+from crate_mae.settings import Size
 
 Complete = Callable[[Float[Tensor, "b c h w"], Bool[Tensor, "b n"]], Float[Tensor, "b c h w"]]
 """Images in [0, 1] and the patches that are masked, to completed images."""

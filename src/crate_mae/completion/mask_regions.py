@@ -11,7 +11,7 @@ from PIL import Image
 
 from crate_mae import image_files
 from crate_mae.errors import UserError
-from crate_mae.tokens import Size
+from crate_mae.settings import Size
 
 Rectangle = tuple[float, float, float, float]
 """Left, top, right, bottom, as fractions of a picture's width and height."""

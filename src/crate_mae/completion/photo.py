@@ -11,7 +11,7 @@ from PIL import Image
 
 from crate_mae import image_files
 from crate_mae.errors import UserError
-from crate_mae.tokens import Size
+from crate_mae.settings import Size
 
 Pixels = UInt8[np.ndarray, "H W bands"] | UInt16[np.ndarray, "H W bands"]
 FORMATS = {"": "PNG", ".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}

@@ -6,7 +6,8 @@ model sees as one image. All of this is geometry: no model, no pixels.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import torch
@@ -14,12 +15,19 @@ from jaxtyping import Bool, Float
 
 from crate_mae.completion.mask_regions import Region
 from crate_mae.errors import UserError
-from crate_mae.tokens import Size, random_mask
+from crate_mae.settings import Size
+from crate_mae.tokens import random_mask
 
 CONTEXT = 3
 """A tile's side over the region's thickness: as much context on each side as the region is thick."""
 LEAST_VISIBLE = 0.25
 """Of a tile's patches; with fewer, a wider view of the picture is taken."""
+ZOOMS = (1.0, 0.9, 0.8)
+"""Sizes of a tile at which its completions are averaged; none is smaller than the model's image."""
+SHIFTS = np.arange(-4, 4) / 8
+"""In each direction, in patches: the places of a tile that are tried."""
+VIEWS = 4
+"""The most places of a tile of one size that are used."""
 SEAMS = (1, 8)
 """Least and greatest width of the seam, in pixels."""
 ROUNDING = 1e-6
@@ -62,14 +70,15 @@ class Plan:
 def plan_region(region: Region, image: Size, grid: Size) -> Plan:
     """Tiles of the model's aspect ratio that cover a region, each with context around it.
 
-    Every patch that the region touches is masked. Where this leaves too little of a tile visible, because the region
+    Every patch that the region touches is masked, so each tile is moved by parts of a patch to where that masks least
+    (``views``). Where this leaves too little of a tile visible, because the region
     fills the picture from edge to edge, a single tile takes the region with context in both directions, stretched to
     the model's aspect ratio.
     """
     if not region.any():
         raise UserError("the region is empty; mark at least one pixel of the picture.")
     thick = thickness(region)
-    tiles = lay_tiles(region, thick, image)
+    tiles = [view for tile in lay_tiles(region, thick, image) for view in views(tile, region, image, grid)]
     masks = [coverage(region, tile, grid) > ROUNDING for tile in tiles]
     if min(np.mean(~mask) for mask in masks) < LEAST_VISIBLE:
         tiles = [surround(region)]
@@ -124,6 +133,33 @@ def _starts(start: float, end: float, side: float, whole: int) -> list[float]:
     else:
         places = np.linspace(first, last, 1 + math.ceil((last - first) / (side / 2)))
     return np.unique(places.clip(0, whole - side)).tolist()
+
+
+def views(tile: Tile, region: Region, image: Size, grid: Size) -> list[Tile]:
+    """The tile in a few sizes, each at those places up to half a patch away where the region touches fewest patches.
+
+    A patch that the region only touches is masked whole. What these views give is averaged: the mean has no sharp edges
+    between patches, and it is closer to the original (docs/log.md).
+    """
+    found: dict[Tile, None] = {}  # a set that keeps its order
+    for zoom in ZOOMS:
+        zoom = max(zoom, min(1.0, image[0] / tile.height))
+        height, width = zoom * tile.height, zoom * tile.width
+        middle = Tile(tile.top + (tile.height - height) / 2, tile.left + (tile.width - width) / 2, height, width)
+        found |= dict.fromkeys(_best_places(middle, region, grid))
+    return list(found)
+
+
+def _best_places(tile: Tile, region: Region, grid: Size) -> list[Tile]:
+    """Up to ``VIEWS`` of the places where the region touches the fewest patches, spread over all of these."""
+    touched: dict[Tile, int] = {}
+    for down, across in product(SHIFTS, repeat=2):
+        top = np.clip(tile.top + down * tile.height / grid[0], 0, region.shape[0] - tile.height)
+        left = np.clip(tile.left + across * tile.width / grid[1], 0, region.shape[1] - tile.width)
+        place = replace(tile, top=float(top), left=float(left))
+        touched[place] = int(np.count_nonzero(coverage(region, place, grid) > ROUNDING))
+    best = [place for place, count in touched.items() if count == min(touched.values())]
+    return [best[number] for number in np.unique(np.linspace(0, len(best) - 1, VIEWS).round().astype(int))]
 
 
 def surround(region: Region) -> Tile:

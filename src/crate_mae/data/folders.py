@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from crate_mae.data.source import ImageSource, file_stamp, printable
+from crate_mae.data.source import ImageSource, file_stamp
 from crate_mae.errors import UserError
+from crate_mae.usable_path import printable, usable
 
 SUFFIXES = frozenset(
     ".avif .bmp .gif .jfif .jp2 .jpeg .jpg .pbm .pgm .png .pnm .ppm .tif .tiff .webp".split()  # noqa: SIM905
@@ -73,7 +74,7 @@ def class_folders(splits: Iterable[Sequence[str]]) -> list[str] | None:
 def list_images(paths: Iterable[Path]) -> list[Path]:
     """Image files as they are named, and the images below each folder; an error if one of them is not there."""
     files: list[Path] = []
-    for path in (path.expanduser() for path in paths):
+    for path in map(usable, paths):
         found = [Path(file) for file in walk(path)] if path.is_dir() else [path]
         if not found:
             raise no_images(path)

@@ -13,6 +13,7 @@ from crate_mae.data.shards import Shards, find_shards, is_pattern
 from crate_mae.data.source import ImageSource, Subset, carve
 from crate_mae.errors import UserError
 from crate_mae.models.locate import HUB_NAME
+from crate_mae.usable_path import usable
 
 log = logging.getLogger("crate_mae")
 
@@ -96,7 +97,7 @@ def find_images(data: str | Path, root: Path | None = None, download: bool = Fal
         return ImageSet(name, _named(name, root or ROOT, download))
     if is_pattern(name):
         return ImageSet(name, {"train": partial(Shards, find_shards(name))})
-    path = Path(data).expanduser()
+    path = usable(data, "--data")
     if path.is_file() and path.suffix == ".tar":
         return ImageSet(name, {"train": partial(Shards, [path])})
     if (path.is_file() and path.suffix == ".parquet") or is_parquet(path):

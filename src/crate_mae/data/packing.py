@@ -12,9 +12,9 @@ from crate_mae.atomic_write import atomic_write, remove
 from crate_mae.data.folders import Folder, as_key
 from crate_mae.data.open import tree_splits
 from crate_mae.data.shards import CLASSES
-from crate_mae.data.source import printable
 from crate_mae.errors import UserError
 from crate_mae.progress import progress
+from crate_mae.usable_path import printable
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 

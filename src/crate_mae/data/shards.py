@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from crate_mae.data.folders import SUFFIXES
-from crate_mae.data.source import ImageSource, file_stamp, printable
+from crate_mae.data.source import ImageSource, file_stamp
 from crate_mae.errors import UserError
+from crate_mae.usable_path import printable
 
 CLASSES = "classes.json"
 """Beside the shards or one folder up: a list of the class names."""

@@ -13,6 +13,7 @@ from PIL import Image
 
 from crate_mae import image_files
 from crate_mae.errors import UserError
+from crate_mae.usable_path import printable
 
 CARVED = 0.05
 """The fraction of the training images that serves as validation split if a set has none."""
@@ -62,11 +63,6 @@ class ImageSource(ABC):
     def read(self, index: int) -> Image.Image:
         """The image, decoded and upright, not resized; a ``UserError`` with its name if that fails."""
         return image_files.read(self.encoded(index))
-
-
-def printable(name: str) -> str:
-    """A file name as text that any terminal and JSON file takes, even if it is not UTF-8."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def file_stamp(path: str | Path) -> str:

@@ -17,15 +17,19 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from crate_mae import image_files, image_tensors
+from crate_mae.data.jpeg import ColourJpeg
 from crate_mae.data.randaugment import rand_augment
 from crate_mae.errors import UserError
 from crate_mae.image_files import ImageInput
 from crate_mae.models.config import ModelConfig
-from crate_mae.tokens import Size
+from crate_mae.settings import Size
 
 Box = tuple[int, int, int, int]  # left, top, right, bottom
 ASPECTS = (3 / 4, 4 / 3)
 TRIES = 10
+REDUCED = 2
+"""Where a crop is this many times as large as the model's image, a JPEG is decoded at a half, a quarter or an eighth of
+its size, which takes less time. Its pixels are then not quite those of the whole file resized."""
 FLIP = Image.Transpose.FLIP_LEFT_RIGHT
 
 
@@ -104,12 +108,20 @@ class Augmentation(Transform):
     def __call__(self, source: ImageInput, generator: torch.Generator) -> UInt8[Tensor, "c H W"]:
         draws = torch.rand(2 * TRIES + 4, generator=generator, dtype=torch.float64).tolist()
         crop, flip, seed = draws[:-2], draws[-2] < 0.5, int(draws[-1] * 2**32)
+        image = self._cropped_jpeg(source, crop) or self._cropped(source, crop)
+        if self.flip and flip:
+            image = image.transpose(FLIP)
+        if self.randaugment is not None:
+            image = rand_augment(image, *self.randaugment, torch.Generator().manual_seed(seed))
+        return image_tensors.planes(image, self.channels, self.size)
+
+    def _cropped(self, source: ImageInput, crop: list[float]) -> Image.Image:
+        """The crop at the model's size."""
         height, width = self.size
 
         def decode_no_larger_than_needed(opened: Image.Image) -> None:
-            left, top, right, bottom = crop_box(_upright_size(opened), self.crop_area, crop)
-            shrink = min((right - left) / width, (bottom - top) / height)
-            if shrink >= 2:  # a JPEG is decoded at a half, a quarter or an eighth of its size in less time
+            shrink = self._shrink(crop_box(_upright_size(opened), self.crop_area, crop))
+            if shrink >= REDUCED:
                 opened.draft(None, (math.ceil(opened.width / shrink), math.ceil(opened.height / shrink)))
 
         image = image_files.read(source, before=decode_no_larger_than_needed)
@@ -117,11 +129,27 @@ class Augmentation(Transform):
         box = crop_box(image.size, self.crop_area, crop)
         if image.size != (width, height) or box != (0, 0, width, height):
             image = resized_crop(image, box, self.size)
-        if self.flip and flip:
-            image = image.transpose(FLIP)
-        if self.randaugment is not None:
-            image = rand_augment(image, *self.randaugment, torch.Generator().manual_seed(seed))
-        return image_tensors.planes(image, self.channels, self.size)
+        return image
+
+    def _cropped_jpeg(self, source: ImageInput, crop: list[float]) -> Image.Image | None:
+        """The same image, bit for bit, with fewer copies; None where Pillow has to read it, or is faster."""
+        jpeg = ColourJpeg.of(source) if self.channels == 3 else None
+        if jpeg is None:
+            return None
+        box = crop_box(jpeg.size, self.crop_area, crop)
+        if self._shrink(box) >= REDUCED or (jpeg.size == box[2:] == self.size[::-1] and box[:2] == (0, 0)):
+            return None
+        pixels = jpeg.pixels()
+        if pixels is None:
+            return None
+        left, top, right, bottom = box
+        return resized(pixels[top:bottom, left:right], self.size, "RGB", "RGBX")
+
+    def _shrink(self, box: Box) -> float:
+        """How many times as large as the model's image the box is, along the side where it is less."""
+        height, width = self.size
+        left, top, right, bottom = box
+        return min((right - left) / width, (bottom - top) / height)
 
 
 def crop_box(size: tuple[int, int], area: tuple[float, float], draws: list[float]) -> Box:
@@ -156,9 +184,14 @@ def resized_crop(image: Image.Image, box: Box, size: Size) -> Image.Image:
     part = image.crop(box)
     layout = "RGBX" if image.mode == "RGB" else image.mode  # as Pillow stores it; torch is twice as fast on four bytes
     pixels = torch.frombuffer(bytearray(part.tobytes("raw", layout)), dtype=torch.uint8)
-    planes = pixels.view(1, part.height, part.width, -1).permute(0, 3, 1, 2)
-    resized = F.interpolate(planes, size, mode="bilinear", antialias=True).permute(0, 2, 3, 1)
-    return Image.frombytes(image.mode, size[::-1], resized.numpy(), "raw", layout)
+    return resized(pixels.view(part.height, part.width, -1), size, image.mode, layout)
+
+
+def resized(pixels: UInt8[Tensor, "h w bytes"], size: Size, mode: str, layout: str) -> Image.Image:
+    """These pixels at height and width ``size`` as an image of a mode; ``layout`` is Pillow's name for their bytes."""
+    planes = pixels[None].permute(0, 3, 1, 2)
+    found = F.interpolate(planes, size, mode="bilinear", antialias=True).permute(0, 2, 3, 1)
+    return Image.frombytes(mode, size[::-1], found.numpy(), "raw", layout)
 
 
 def _empty(*shape: int) -> Float[Tensor, "..."]:

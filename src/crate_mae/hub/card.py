@@ -135,8 +135,9 @@ def _recipe(record: Record | None) -> str:
         ("code", code),
         ("ran on", "; ".join(record.machines) or "not on record"),
     ]
-    if isinstance(config, FinetuneConfig) and config.checkpoint:
-        weights = "random weights of its shape" if config.random else "its weights"
+    if config.checkpoint:
+        random = isinstance(config, FinetuneConfig) and config.random
+        weights = "random weights of its shape" if random else "its weights"
         rows.append(("started from", f"another checkpoint, which is not on record here: {weights}"))
     else:
         rows += [("model", config.model), ("preset", config.preset)]

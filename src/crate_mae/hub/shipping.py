@@ -68,14 +68,17 @@ def _run(folder: Path) -> Training:
     seconds = max((line["seconds"] for line in read_lines(folder / "metrics.jsonl") if "seconds" in line), default=0.0)
     cores = max((start.get("processes", 1) * start.get("threads", 1) for start in starts), default=1)
     recipe = {name: value for name, value in config.to_dict().items() if name not in config.marked(UNLISTED)}
-    recipe = {
-        "recipe": config.recipe,
-        "model": config.model,
-        **config.model_settings,
-        **recipe,
-        "commit": record.commit,
-    }
+    before = 0.0
+    shape: dict[str, Any] = {"model": config.model, **config.model_settings}
+    if config.checkpoint:
+        if config.checkpoint not in shipped.shipped_names():
+            raise UserError(f"{folder} started from {config.checkpoint}, whose training is not on record here.")
+        before = ShippedRecord.read(shipped.ROOT / config.checkpoint).processor_hours
+        shape = {"started from": f"{config.checkpoint}, after {before:.3g} hours of one core"}
+    recipe = {"recipe": config.recipe, **shape, **recipe, "commit": record.commit}
     command = f"crate-mae {config.task} --recipe {config.recipe}"  # without the paths of whoever trained it
+    if config.checkpoint:
+        command += f" --checkpoint {config.checkpoint}"
     numbers = [
         Measured(
             f"{name} ({MEANINGS[config.task, name]}), step {record.step:,} of {config.steps:,}", f"{value:.4g}", command
@@ -83,7 +86,8 @@ def _run(folder: Path) -> Training:
         for name, value in record.numbers.items()
     ]
     model = load_autoencoder(folder)
-    return Training(model, title_of(config.data), record.images, recipe, cores * seconds / 3600, tuple(numbers))
+    hours = before + cores * seconds / 3600
+    return Training(model, title_of(config.data), record.images, recipe, hours, tuple(numbers))
 
 
 def _race_job(folder: Path) -> Training:

@@ -13,10 +13,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from crate_mae.atomic_write import atomic_write
+from crate_mae.disk_errors import reason, remedy
 from crate_mae.errors import UserError
+from crate_mae.json_files import read_json
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.locate import CONFIG, WEIGHTS, locate
 from crate_mae.settings import FORMAT_VERSION, check_version
+from crate_mae.usable_path import usable
 
 FORMAT = "crate-mae"
 
@@ -41,7 +44,7 @@ def write_checkpoint(
     path: str | Path, kind: str, config: ModelConfig, tensors: Mapping[str, Tensor], extras: Mapping[str, Any]
 ) -> Path:
     """Write a checkpoint folder, each file atomically. A run's ``extras`` have ``step`` and ``steps`` too."""
-    folder = Path(path)
+    folder = usable(path)
     if folder.is_file():
         raise UserError(f"{folder} is a file; a checkpoint is a folder: choose another name.")
     description = {
@@ -60,7 +63,9 @@ def write_checkpoint(
             text.write_text(json.dumps(description, indent=2) + "\n")
             shutil.copymode(text, weights)  # safetensors lets only the owner read its files
     except (OSError, SafetensorError) as error:
-        raise UserError(f"the checkpoint {folder} could not be written ({error}).") from None
+        raise UserError(
+            f"the checkpoint {folder} could not be written ({reason(error)}); {remedy(error)} and try again."
+        ) from None
     return folder
 
 
@@ -86,8 +91,8 @@ _HEADER = {"format", "format_version", "written_by", "kind", "model"}
 
 def _read_description(path: Path) -> dict[str, Any]:
     try:
-        description = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError):
+        description = read_json(path)
+    except (OSError, ValueError):
         raise UserError(f"{path} can't be read as JSON; the checkpoint is damaged: take another copy.") from None
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise UserError(f"{path} was not written by crate-mae; crate-mae convert imports other projects' files.")

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from crate_mae.errors import UserError
+from crate_mae.errors import UserError, brief
 from crate_mae.models.config import ModelConfig, Pool
 from crate_mae.models.image_model import ImageModel
 from crate_mae.models.initialise import initialise
@@ -32,7 +32,7 @@ class Classifier(ImageModel):
     ):
         super().__init__(config, masks=False)
         if pool not in get_args(Pool):
-            raise UserError(f"pool is {pool!r}; a classifier reads 'mean' or 'cls'.")
+            raise UserError(f"pool is {brief(pool)}; a classifier reads 'mean' or 'cls'.")
         self.pool: Pool = pool
         self.class_names = _checked(class_names)
         self.norm = nn.Identity() if config.final_norms else nn.LayerNorm(config.dim, eps=config.final_norm_eps)

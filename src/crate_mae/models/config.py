@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from crate_mae.errors import UserError
-from crate_mae.settings import ONE_FOR_BOTH, Range, Settings, Since
-from crate_mae.tokens import Size
+from crate_mae.settings import ONE_FOR_BOTH, Range, Settings, Since, Size
 
 Family = Literal["crate", "vit"]
 Preset = Literal["paper", "official"]

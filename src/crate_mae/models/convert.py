@@ -1,7 +1,6 @@
 """Weights of other projects: the authors' CRATE-MAE, He et al.'s MAE, and transformers' ViTMAE."""
 
 import argparse
-import json
 import re
 import warnings
 from pathlib import Path
@@ -11,13 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from crate_mae.errors import UserError
+from crate_mae.json_files import read_json
+from crate_mae.models.architectures import model_config
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.checkpoint import read_tensors
 from crate_mae.models.config import ModelConfig, pair
 from crate_mae.models.image_model import ImageEncoder, ImageModel
 from crate_mae.models.layouts import UNUSED, Pair, Weights, mae_pairs, official_pairs
-from crate_mae.models.zoo import adopt, model_config, resize
-from crate_mae.tokens import Size, sine_cosine_table, square_grid
+from crate_mae.models.zoo import adopt, resize
+from crate_mae.settings import Size
+from crate_mae.tokens import sine_cosine_table, square_grid
 
 Source = str | Path | dict[str, Tensor] | nn.Module
 OFFICIAL_HEADS = {384: 6, 576: 12, 768: 12, 1024: 16}
@@ -242,7 +244,7 @@ def _transformers_config(source: Source) -> dict[str, Any]:
         return {}
     path = Path(source) if Path(source).is_dir() else Path(source).parent
     try:
-        said = json.loads((path / "config.json").read_text())
+        said = read_json(path / "config.json")
     except (OSError, ValueError):
         return {}
     return said if isinstance(said, dict) and said.get("model_type") == "vit_mae" else {}

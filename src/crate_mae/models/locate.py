@@ -8,6 +8,7 @@ from typing import Any
 
 from crate_mae.errors import UserError
 from crate_mae.models.shipped import shipped_folder, shipped_names
+from crate_mae.usable_path import usable
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
@@ -21,7 +22,7 @@ def locate(name: str | Path, **hub: Any) -> Path:
     The name of a shipped model comes first (``shipped_folder``). A folder on this machine comes before a model of the
     same name, as owner/name, on the Hub.
     """
-    folder = shipped_folder(name) or Path(name).expanduser()
+    folder = shipped_folder(name) or usable(name)
     if not folder.exists() and HUB_NAME.fullmatch(str(name)):
         folder = _download(str(name), **hub)
     if not (folder / WEIGHTS).is_file() and (folder / BEST / CONFIG).is_file():

@@ -1,4 +1,4 @@
-"""Models by name, and models from checkpoints."""
+"""Models of a named architecture, and models from checkpoints."""
 
 import logging
 from dataclasses import replace
@@ -8,74 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from crate_mae.errors import UserError, did_you_mean
+from crate_mae.errors import UserError, brief
+from crate_mae.models.architectures import model_config
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.checkpoint import Checkpoint, read_checkpoint
 from crate_mae.models.classifier import Classifier
-from crate_mae.models.config import PRESETS, ModelConfig, Preset, pair
+from crate_mae.models.config import ModelConfig, Preset, pair
 from crate_mae.models.image_model import ImageEncoder, ImageModel
 from crate_mae.models.locate import BEST
-from crate_mae.tokens import Size, interpolate_table
+from crate_mae.settings import Size
+from crate_mae.tokens import interpolate_table
 
 log = logging.getLogger("crate_mae")
-
-_CRATE_SIZES: dict[str, dict[str, Any]] = {
-    "tiny": {"dim": 384, "depth": 12, "heads": 6},
-    "small": {"dim": 576, "depth": 12, "heads": 12},
-    "base": {"dim": 768, "depth": 12, "heads": 12},
-    "large": {"dim": 1024, "depth": 24, "heads": 16},
-}
-_RESIDUAL = {"family": "crate", "preset": "official", "encoder_sees": "visible", "encoder_skip": "added"}
-_CRATE_FORMS: dict[str, dict[str, Any]] = {
-    "": {"family": "crate"},
-    "_visible": {"family": "crate", "encoder_sees": "visible"},
-    "_residual": _RESIDUAL,
-    "_relaxed": _RESIDUAL | {"encoder_skip": "relaxed"},
-    "_alpha": _RESIDUAL | {"sparsifier": "alpha", "lambda_": 0.1},
-}
-"""The paper's form; with an encoder that sees visible patches only; with a skip around ISTA; CRATE-alpha."""
-_HE_DECODER = {"decoder_dim": 512, "decoder_depth": 8, "decoder_heads": 16}
-_VIT: dict[str, Any] = {
-    "family": "vit",
-    "encoder_sees": "visible",
-    "embed_bias": True,
-    "pixel_bias": True,
-    "positions": "fixed",
-    "final_norms": True,
-    "norm_eps": 1e-6,
-}
-_VIT_BASE: dict[str, Any] = _VIT | {"dim": 768, "depth": 12, "heads": 12}
-
-ZOO: dict[str, dict[str, Any]] = {
-    **{
-        f"crate_mae_{size}{form}": fields | shape
-        for form, fields in _CRATE_FORMS.items()
-        for size, shape in _CRATE_SIZES.items()
-    },
-    "vit_mae_small": _VIT | {"dim": 384, "depth": 12, "heads": 6} | _HE_DECODER,
-    # The paper's Table 1: the encoder sees all tokens, and a linear map of equal width precedes the decoder.
-    "vit_mae_base": _VIT_BASE
-    | {"encoder_sees": "all", "masked_patch": "token", "decoder_map": True, "qkv_bias": False}
-    | {"decoder_dim": 768, "decoder_depth": 8, "decoder_heads": 16},
-    "vit_mae_base_he": _VIT_BASE | _HE_DECODER,
-}
-"""Settings by name; for the white-box family a preset adds the rest."""
-
-
-def model_config(name: str, preset: Preset | None = None, **overrides: Any) -> ModelConfig:
-    """The configuration of a named model, with any field replaced."""
-    if name not in ZOO:
-        raise UserError(f"there is no model {name}; {did_you_mean(name, ZOO)}")
-    ModelConfig.check_names(overrides)
-    settings = dict(ZOO[name])
-    if settings["family"] == "crate":
-        preset = preset or settings.get("preset", "paper")
-        if preset not in PRESETS:
-            raise UserError(f"there is no preset {preset}; {did_you_mean(str(preset), PRESETS)}")
-        settings = PRESETS[preset] | settings | {"preset": preset}
-    elif preset is not None:
-        raise UserError(f"only CRATE models have presets; leave preset out for {name}.")
-    return ModelConfig(**(settings | overrides))
 
 
 def create_model(
@@ -203,9 +147,11 @@ def _skeleton(checkpoint: Checkpoint, config: ModelConfig) -> ImageModel:
             case Classifier.kind, [*names] if all(isinstance(name, str) for name in names):
                 # Before format version 2 a classifier always read the class token.
                 return Classifier(config, names, pool=checkpoint.extras.get("pool", "cls"))
-    raise UserError(f"it holds a {checkpoint.kind!r}, which this crate-mae does not know.")
+    raise UserError(f"it holds a {brief(checkpoint.kind)}, which this crate-mae does not know.")
 
 
+MOST_PATCHES = 2**18
+"""Of an image that a model is resized to: its positions then take a gigabyte for each 1,000 dimensions."""
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -230,6 +176,11 @@ def resize(
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
     """The configuration and weights for another image size: position tables interpolated, the rest unchanged."""
     resized = replace(config, image_size=pair(image_size))
+    if resized.num_patches > MOST_PATCHES:
+        raise UserError(
+            f"an image size of {resized.image_size} makes {resized.num_patches:,} patches; choose a size that makes at "
+            f"most {MOST_PATCHES:,}."
+        )
     class_rows = 0 if config.positions == "learned" else 1
     tables = {
         name: torch.cat([table[:class_rows], interpolate_table(table[class_rows:], config.grid, resized.grid)])

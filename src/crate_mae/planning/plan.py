@@ -174,13 +174,12 @@ def _check(config: RunConfig, hardware: Hardware, devices: int, shard: bool) -> 
 
 def _model(config: RunConfig) -> tuple[str, ModelConfig]:
     """The name and configuration of the model, or of the checkpoint if there is one."""
-    if not isinstance(config, FinetuneConfig):
-        return config.model, config.model_config()
     if config.checkpoint is None:
         name, shape = config.model, config.model_config()
     else:
         name, shape = config.checkpoint, read_checkpoint(config.checkpoint).config
-    return name, replace(shape, image_size=config.image_size or shape.image_size)
+    size = config.image_size if isinstance(config, FinetuneConfig) else None
+    return name, replace(shape, image_size=size or shape.image_size)
 
 
 # --- for people -----------------------------------------------------------------------------------------------------

@@ -79,10 +79,6 @@ class Inspection:
 def inspect(model: ImageModel, settings: Settings, console: Console) -> Inspection:
     """Measure a model and its untrained counterpart on the same images and masks."""
     layer = _layer(model, settings.layer)
-    if settings.images < 1:
-        raise UserError(f"--images is {settings.images}; choose a whole number from 1 up.")
-    if not settings.threshold >= 0:
-        raise UserError(f"--threshold is {settings.threshold}; choose a number from 0 up.")
     source = open_dataset(settings.data, settings.split, settings.data_root)
     order = torch.randperm(len(source), generator=sample_generator(settings.seed)).numpy()
     chosen = order[: settings.images]

@@ -9,36 +9,55 @@ from rich.console import Console
 from crate_mae import figures
 from crate_mae.data.checking import processors
 from crate_mae.device import pick_device
-from crate_mae.errors import UserError, did_you_mean
+from crate_mae.errors import UserError
 from crate_mae.figures.comparison import comparison
+from crate_mae.reproduce import campaign
+from crate_mae.reproduce.desk import desk
 from crate_mae.reproduce.drawing import Drawing, Made
 from crate_mae.reproduce.figures_5_to_11 import FIGURES
-from crate_mae.reproduce.paper_numbers import ITEMS
+from crate_mae.reproduce.paper_numbers import ALL, ITEMS, LIST
 from crate_mae.reproduce.run_command import command
+from crate_mae.reproduce.run_scales import digits, full
+from crate_mae.reproduce.scales import Scale
 from crate_mae.reproduce.schedule import carry_out, open_tasks
 from crate_mae.reproduce.tables_1_to_6 import TABLES, Plan
 from crate_mae.reproduce.tasks import Finetuned, Place, Pretrained, Task
 from crate_mae.training.run_folder import commit
 
-ALL, LIST = "all", "list"
 WIDTH = 170
 """Columns of the output if it is not a terminal."""
 RESULTS = "results.md"
 
 
-def run(name: str, place: Place, seeds: int, processes: int | None, console: Console) -> None:
-    """Make one item, or all."""
+SCALES = {"digits": digits, "desk": desk, "full": full}
+
+
+def run(
+    name: str, place: Place, seeds: int, processes: int | None, console: Console, hours: float | None = None
+) -> None:
+    """Make one item, or all; with ``hours``, what can be done in that time."""
     if name == LIST:
         for item in ITEMS.values():
             console.print(f"{item.name:<10}{item.title}  [{item.label}]", highlight=False, markup=False, soft_wrap=True)
         return
-    names = list(ITEMS) if name == ALL else [_known(name)]
-    plans = [(TABLES.get(name) or FIGURES[name])(place.scale, seeds) for name in names]
-    tasks = open_tasks((task for plan in plans for task in plan.tasks), place)
+    names = list(ITEMS) if name == ALL else [name]
+    count = _processes(processes, place)
+
+    def plans_of(scale: Scale) -> list[Plan | Drawing]:
+        return [(TABLES.get(name) or FIGURES[name])(scale, seeds) for name in names]
+
+    def wanted(scale: Scale) -> list[Task]:
+        return sorted((task for plan in plans_of(scale) for task in plan.tasks), key=lambda task: task.order)
+
+    if place.scale.timed:
+        place = campaign.planned(place, wanted, hours, count, console)
+    elif hours is not None:
+        raise UserError("--hours plans the trainings of --scale desk; leave it out.")
+    plans, tasks = plans_of(place.scale), open_tasks(wanted(place.scale), place)
     if place.scale.name == "full":
         _say_commands([task for plan in plans for task in plan.tasks], place, console)
     try:
-        carry_out(tasks, place, _processes(processes, place), console)
+        carry_out(tasks, place, count, console)
     except KeyboardInterrupt:
         console.print("Stopped; finished work is kept. The same command continues from here.")
         raise
@@ -87,13 +106,6 @@ def write(made: Made, place: Place, seeds: int) -> Path:
     for name, figure in made.pictures.items():
         figures.save(figure, folder / f"{name}.png")
     return folder
-
-
-def _known(name: str) -> str:
-    if name in ITEMS:
-        return name
-    hint = did_you_mean(name, [*ITEMS, ALL, LIST], otherwise="crate-mae reproduce list names them.")
-    raise UserError(f"the paper has no {name}; {hint}")
 
 
 def _processes(processes: int | None, place: Place) -> int:

@@ -1,6 +1,6 @@
 """What the figures share: their models, the images that they show, and their results."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,8 @@ from crate_mae.models.zoo import load_autoencoder
 from crate_mae.reproduce import paper_numbers as paper
 from crate_mae.reproduce.comparison_table import MISSING, Cell, Table
 from crate_mae.reproduce.scales import Model, Scale, Variant
-from crate_mae.reproduce.tasks import Place, Pretrained
+from crate_mae.reproduce.schedule import what_it_takes
+from crate_mae.reproduce.tasks import Place, Training
 from crate_mae.training.evaluators import masked_as_evaluated
 
 BATCH = 64
@@ -36,22 +37,21 @@ class Made:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure before it is drawn: the models that it needs, and how to draw it."""
+    """A figure before it is drawn: the trainings that it needs, and how to draw it."""
 
     name: str
-    models: Sequence[Model]
+    tasks: Sequence[Training]
+    """The models that it shows; those of the first seed must be there."""
     draw: Callable[[Place], Made]
     """Given the place where the models are."""
 
-    @property
-    def tasks(self) -> list[Pretrained]:
-        return [Pretrained(model) for model in self.models]
-
     def made(self, place: Place) -> Made:
-        """The figure, or a table that says that its data are missing."""
-        if all(place.has(data) for task in self.tasks for data in task.sets):
+        """The figure, or a table that says what is missing for it."""
+        there = all(place.has(data) for task in self.tasks for data in task.sets)
+        needed = [task for task in self.tasks if task.model.seed == 0]
+        if there and all(task.is_done(place) for task in needed):
             return self.draw(place)
-        cells = [Cell(task.name, "ours", note=MISSING) for task in self.tasks]
+        cells = [Cell(task.name, "ours", note=what_it_takes(task, place) if there else MISSING) for task in needed]
         return Made(figure_table(self.name, heading="to be trained", cells=cells, notes=[place.scale.protocol]), {})
 
 
@@ -70,9 +70,17 @@ def model_of_figures(scale: Scale, variant: Variant, seed: int = 0) -> Model:
     return Model(variant, "base", scale.source_of(scale.shown), seed, paper.LAMBDA_OF_FIGURES)
 
 
+def pretrainings(scale: Scale, models: Iterable[Model]) -> list[Training]:
+    return [scale.kinds.pretrained(model) for model in models]
+
+
+def is_trained(place: Place, model: Model) -> bool:
+    return place.scale.kinds.pretrained(model).is_done(place)
+
+
 def trained(place: Place, model: Model) -> MaskedAutoencoder:
     """The model from its run folder."""
-    return load_autoencoder(Pretrained(model).folder(place)).to(pick_device(place.device)).eval()
+    return load_autoencoder(place.scale.kinds.pretrained(model).folder(place)).to(pick_device(place.device)).eval()
 
 
 def shown(place: Place) -> ImageSource:

@@ -19,6 +19,7 @@ from crate_mae.reproduce.drawing import (
     in_random_order,
     look,
     model_of_figures,
+    pretrainings,
     shown,
     stream,
     trained,
@@ -64,7 +65,7 @@ def figure1(scale: Scale, seeds: int) -> Drawing:
         ]
         return Made(figure_table("figure1", heading="tokens", cells=cells, notes=notes), {"figure1": token_flow(rows)})
 
-    return Drawing("figure1", [wanted], draw)
+    return Drawing("figure1", pretrainings(scale, [wanted]), draw)
 
 
 def figure2(scale: Scale, seeds: int) -> Drawing:
@@ -168,7 +169,7 @@ def figure4(scale: Scale, seeds: int) -> Drawing:
             figure_table("figure4", heading="layer", cells=cells, notes=notes, digits=3), {"figure4": token_flow(rows)}
         )
 
-    return Drawing("figure4", [wanted], draw)
+    return Drawing("figure4", pretrainings(scale, [wanted]), draw)
 
 
 def _matrix(tokens: Tensor):  # type: ignore[no-untyped-def]

@@ -1,6 +1,6 @@
 """Figures 5 to 11: layer-wise curves, completions, principal components and attention."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -23,14 +23,16 @@ from crate_mae.reproduce.drawing import (
     Made,
     figure_table,
     in_random_order,
+    is_trained,
     look,
     model_of_figures,
+    pretrainings,
     shown,
     stream,
     trained,
 )
 from crate_mae.reproduce.figures_1_to_4 import figure1, figure2, figure3, figure4
-from crate_mae.reproduce.scales import VARIANTS, Model, Scale, Variant, title
+from crate_mae.reproduce.scales import Model, Scale, Variant, title
 from crate_mae.reproduce.tables_1_to_6 import protocol
 from crate_mae.reproduce.tasks import Place
 
@@ -39,14 +41,15 @@ OF_A_CLASS = 8
 
 def figure5(scale: Scale, seeds: int) -> Drawing:
     """R^c and sparsity, layer by layer."""
-    variants: tuple[Variant, ...] = ("crate", "visible")
+    variants = scale.white_box
     models = {variant: [model_of_figures(scale, variant, seed) for seed in range(seeds)] for variant in variants}
     columns = {"compression": "R^c(Z^{l+1/2} given U^l), nats", "sparsity": "||Z^{l+1}||_0 / (dN)"}
 
     def draw(place: Place) -> Made:
         source = shown(place)
         source = Subset(source, in_random_order(source)[: place.scale.images])
-        found = {variant: [_curves(place, model, source) for model in of] for variant, of in models.items()}
+        done = {variant: [each for each in of if is_trained(place, each)] for variant, of in models.items()}
+        found = {variant: [_curves(place, model, source) for model in of] for variant, of in done.items()}
         # for each variant and quantity: seeds x layers
         means = {
             (variant, name): np.array([curves[name].mean for curves in of])
@@ -62,7 +65,7 @@ def figure5(scale: Scale, seeds: int) -> Drawing:
             LayerPanel(
                 f"${QUANTITIES[name].symbol}$, {QUANTITIES[name].unit}",
                 {
-                    title(variant, "base"): (of.mean(0), of.std(0, ddof=1) if seeds > 1 else None)
+                    title(variant, "base"): (of.mean(0), of.std(0, ddof=1) if len(of) > 1 else None)
                     for variant in variants
                     for of in [means[variant, name]]
                 },
@@ -81,7 +84,7 @@ def figure5(scale: Scale, seeds: int) -> Drawing:
             {"figure5": draw_curves(panels)},
         )
 
-    return Drawing("figure5", [model for of in models.values() for model in of], draw)
+    return Drawing("figure5", pretrainings(scale, [model for of in models.values() for model in of]), draw)
 
 
 def _curves(place: Place, wanted: Model, source: ImageSource) -> LayerCurves:
@@ -101,7 +104,7 @@ def figure8(scale: Scale, seeds: int) -> Drawing:
 
 
 def _completions(name: str, scale: Scale, which: slice) -> Drawing:
-    models = {title(variant, "base"): model_of_figures(scale, variant) for variant in VARIANTS}
+    models = {title(variant, "base"): model_of_figures(scale, variant) for variant in scale.variants}
 
     def draw(place: Place) -> Made:
         chosen = in_random_order(shown(place))[which]
@@ -129,30 +132,30 @@ def _completions(name: str, scale: Scale, which: slice) -> Drawing:
             {name: picture},
         )
 
-    return Drawing(name, list(models.values()), draw)
+    return Drawing(name, pretrainings(scale, models.values()), draw)
 
 
 def figure7(scale: Scale, seeds: int) -> Drawing:
     """Components and attention of CRATE."""
-    return _inside("figure7", scale, ("crate", "visible"), classes=1, attended=4)
+    return _inside("figure7", scale, scale.white_box, classes=1, attended=4)
 
 
 def figure9(scale: Scale, seeds: int) -> Drawing:
     """More components."""
-    return _inside("figure9", scale, ("crate", "visible"), classes=4, attended=0)
+    return _inside("figure9", scale, scale.white_box, classes=4, attended=0)
 
 
 def figure10(scale: Scale, seeds: int) -> Drawing:
     """More attention maps."""
-    return _inside("figure10", scale, ("crate", "visible"), classes=0, attended=8)
+    return _inside("figure10", scale, scale.white_box, classes=0, attended=8)
 
 
 def figure11(scale: Scale, seeds: int) -> Drawing:
     """Components and attention of ViT-MAE."""
-    return _inside("figure11", scale, ("vit",), classes=1, attended=4)
+    return _inside("figure11", scale, ["vit"], classes=1, attended=4)
 
 
-def _inside(name: str, scale: Scale, variants: tuple[Variant, ...], classes: int, attended: int) -> Drawing:
+def _inside(name: str, scale: Scale, variants: Sequence[Variant], classes: int, attended: int) -> Drawing:
     """Components of the images of ``classes`` classes, and attention maps of ``attended`` images."""
     models = {variant: model_of_figures(scale, variant) for variant in variants}
 
@@ -187,7 +190,7 @@ def _inside(name: str, scale: Scale, variants: tuple[Variant, ...], classes: int
         ]
         return Made(figure_table(name, heading="model", cells=cells, notes=notes), drawn)
 
-    return Drawing(name, list(models.values()), draw)
+    return Drawing(name, pretrainings(scale, models.values()), draw)
 
 
 def _classes(source: ImageSource, count: int) -> list[tuple[str, np.ndarray]]:

@@ -7,6 +7,8 @@ others in the appendix.
 from dataclasses import dataclass
 from typing import Literal
 
+from crate_mae.errors import UserError, did_you_mean
+
 
 @dataclass(frozen=True)
 class Item:
@@ -22,6 +24,7 @@ class Item:
         return "table" if self.name.startswith("table") else "figure"
 
 
+ALL, LIST = "all", "list"
 ITEMS: dict[str, Item] = {
     item.name: item
     for item in (
@@ -48,6 +51,15 @@ ITEMS: dict[str, Item] = {
         ),
     )
 }
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that is neither an item, nor all, nor list."""
+    known = [*ITEMS, ALL, LIST]
+    if name not in known:
+        hint = did_you_mean(name, known, otherwise="crate-mae reproduce list names them.")
+        raise UserError(f"the paper has no {name}; {hint}")
+
 
 LAMBDA = 0.5
 """Of tables 2 to 4 (appendix B.1)."""

@@ -4,13 +4,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crate_mae.models.zoo import model_config, parameter_counts
+from crate_mae.models.architectures import model_config
+from crate_mae.models.zoo import parameter_counts
 from crate_mae.reproduce import paper_numbers as paper
 from crate_mae.reproduce.comparison_table import MISSING, Cell, Table
-from crate_mae.reproduce.scales import IMAGENET, NAMES, SIZES, VARIANTS, Model, Scale, Variant, title
-from crate_mae.reproduce.tasks import Finetuned, Measurement, Place, Probed, Reconstructed
+from crate_mae.reproduce.run_scales import NAMES
+from crate_mae.reproduce.scales import IMAGENET, SIZES, Model, Scale, Size, Variant, title
+from crate_mae.reproduce.schedule import what_it_takes
+from crate_mae.reproduce.tasks import Measurement, Place
 
 FOR_FULL = "not run: for --scale full"
+FOR_DESK = "not run: for --scale desk"
 HOW_PROBED = (
     "Linear probing: logistic regression on standardised features of the frozen encoder's last layer, C from 1 to 1e5. "
     "'best C on test' is the paper's protocol, which is optimistic for every model; 'C by validation' chooses C "
@@ -37,8 +41,14 @@ class Entry:
         """The cell, from the tasks' results."""
         if not all(place.has(data) for task in self.tasks for data in task.sets):
             return Cell(self.row, self.column, self.paper, note=MISSING)
-        values = tuple(self.read(task.result(place)) for task in self.tasks)
-        return Cell(self.row, self.column, self.paper, values or self.known, self.note)
+        results = [result for task in self.tasks if (result := task.result(place)) is not None]
+        values = tuple(map(self.read, results))
+        note = self.note
+        if len(results) < len(self.tasks):
+            note = (
+                f"{len(results)} seeds" if len(results) > 1 else "" if results else what_it_takes(self.tasks[0], place)
+            )
+        return Cell(self.row, self.column, self.paper, values or self.known, note)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +77,7 @@ class Plan:
         notes = (*protocol(place, seeds), *self.notes) if self.tasks else self.notes
         cells = [entry.measured(place) for entry in self.entries]
         # For a set whose data are missing, only the rows that the paper has.
-        kept = {cell.row for cell in cells if cell.paper is not None or cell.values}
+        kept = {cell.row for cell in cells if cell.paper is not None or cell.note != MISSING}
         cells = [cell for cell in cells if cell.row in kept]
         return Table(
             name=self.name,
@@ -84,7 +94,8 @@ class Plan:
 def protocol(place: Place, seeds: int) -> tuple[str, ...]:
     """What the mean is taken over, and how the models were trained."""
     over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
-    return f"Ours: {over} of the weights, the order of the images and the masks.", place.scale.protocol
+    alone = "; a number without ± is of one seed" if seeds > 1 else ""
+    return f"Ours: {over} of the weights, the order of the images and the masks{alone}.", place.scale.protocol
 
 
 def table1(scale: Scale, seeds: int) -> Plan:
@@ -126,7 +137,7 @@ def table1(scale: Scale, seeds: int) -> Plan:
 
 def table2(scale: Scale, seeds: int) -> Plan:
     """Fine-tuning and linear probing."""
-    models = [(variant, size) for variant in VARIANTS for size in SIZES]
+    models = [(variant, size) for variant in scale.variants for size in SIZES]
 
     def printed(numbers: dict[str, Any], data: str, variant: Variant, size: str) -> float | None:
         return numbers.get(data, {}).get(variant, {}).get(size)
@@ -134,15 +145,20 @@ def table2(scale: Scale, seeds: int) -> Plan:
     entries: list[Entry] = []
     for data in scale.sets:
         for variant, size in models:
-            tasks = tuple(Finetuned(model, data) for model in _seeds(variant, size, scale.source_of(data), seeds))
+            trained = _seeds(variant, size, scale.source_of(data), seeds)
+            tasks = tuple(scale.kinds.finetuned(model, data, False) for model in trained)
             number = printed(paper.FINETUNING, data, variant, size)
-            row = f"fine-tuning, {paper.SETS.get(data, data)}"
-            entries.append(Entry(row, title(variant, size), number, tasks, _test_accuracy))
+            entries.append(Entry(_tuned(data), title(variant, size), number, tasks, _test_accuracy))
     for data in scale.sets:
         for variant, size in models:
             trained = _seeds(variant, size, scale.source_of(data), seeds)
             number = printed(paper.PROBING, data, variant, size)
-            entries += _probes(data, title(variant, size), trained, number)
+            entries += _probes(scale, data, title(variant, size), trained, number)
+    for data in _left_out(scale):
+        for row, numbers in ((_tuned(data), paper.FINETUNING), (_probed(data, FIRST), paper.PROBING)):
+            for variant, size in models:
+                if (number := printed(numbers, data, variant, size)) is not None:
+                    entries.append(Entry(row, title(variant, size), number, note=FOR_DESK))
     return Plan(
         name="table2",
         heading="task",
@@ -154,21 +170,27 @@ def table2(scale: Scale, seeds: int) -> Plan:
 
 def table3(scale: Scale, seeds: int) -> Plan:
     """Pretrained against random."""
-    rows: list[tuple[str, Variant, bool, dict[str, float]]] = [
-        ("CRATE-B (trained)", "crate", False, paper.PRETRAINED),
-        ("CRATE-B visible (trained)", "visible", False, {}),
-        ("CRATE-B (random init)", "crate", True, paper.RANDOM),
-    ]
+    # Nothing is masked in fine-tuning, so from random weights the visible form is the same model as the paper's.
+    rows = [(variant, False, paper.PRETRAINED) for variant in scale.white_box]
+    rows += [(variant, True, paper.RANDOM) for variant in scale.white_box if variant != "visible"]
     entries = []
-    for data in scale.sets:
+    for data in (*scale.sets, *_left_out(scale)):
         source, column = scale.source_of(data), paper.SETS.get(data, data)
-        for row, variant, random, numbers in rows:
-            tasks = tuple(Finetuned(model, data, random) for model in _seeds(variant, "base", source, seeds))
-            entries.append(Entry(row, column, numbers.get(data), tasks, _test_accuracy))
-    notes = (
-        "All weights are fine-tuned, with the same protocol. There is no visible-only form from random weights: "
-        "nothing is masked in fine-tuning, so both forms are the same model.",
-    )
+        for variant, random, numbers in rows:
+            row = f"{title(variant, 'base')} ({'random init' if random else 'trained'})"
+            number = numbers.get(data) if variant == "crate" else None
+            if data in scale.sets:
+                models = _seeds(variant, "base", source, seeds)
+                tasks = tuple(scale.kinds.finetuned(model, data, random) for model in models)
+                entries.append(Entry(row, column, number, tasks, _test_accuracy))
+            elif number is not None:
+                entries.append(Entry(row, column, number, note=FOR_DESK))
+    notes: tuple[str, ...] = ("All weights are fine-tuned, with the same protocol.",)
+    if "visible" in scale.variants:
+        notes += (
+            "There is no visible-only form from random weights: nothing is masked in fine-tuning, so both forms are "
+            "the same model.",
+        )
     return Plan(
         name="table3",
         heading="model",
@@ -183,12 +205,12 @@ def table4(scale: Scale, seeds: int) -> Plan:
     """Reconstruction loss."""
     entries = []
     for data in scale.completed:
-        for variant in VARIANTS:
+        for variant in scale.variants:
             row = f"{'ImageNet-1K' if data == IMAGENET else data}, {title(variant, 'base')}"
             for column, split in (("training loss", "train"), ("validation loss", "val")):
                 number = paper.RECONSTRUCTION.get(variant, {}).get(split) if data == IMAGENET else None
-                if (data, variant, "base") in scale.pretrain:
-                    tasks = tuple(Reconstructed(model) for model in _seeds(variant, "base", data, seeds))
+                if data != IMAGENET or scale.source == IMAGENET:
+                    tasks = tuple(scale.kinds.reconstructed(model) for model in _seeds(variant, "base", data, seeds))
                     entries.append(Entry(row, column, number, tasks, _loss_of(split)))
                 elif number is not None:
                     entries.append(Entry(row, column, number, note=FOR_FULL))
@@ -228,13 +250,15 @@ def _ablation(
     name: str, scale: Scale, seeds: int, columns: dict[str, tuple[dict[str, float], float]], notes: tuple[str, ...]
 ) -> Plan:
     entries: list[Entry] = []
-    variants: tuple[Variant, ...] = ("crate", "visible")
     for data in scale.probed:
-        for variant in variants:
+        for variant in scale.white_box:
             for column, (settings, printed) in columns.items():
                 trained = _seeds(variant, "base", scale.source_of(data), seeds, **settings)
                 number = printed if data == "cifar10" and variant == "crate" else None
-                entries += _probes(data, column, trained, number, f"{title(variant, 'base')}, ")
+                entries += _probes(scale, data, column, trained, number, f"{title(variant, 'base')}, ")
+    if "cifar10" in _left_out(scale):
+        row = f"{title('crate', 'base')}, {_probed('cifar10', FIRST)}"
+        entries += [Entry(row, column, number, note=FOR_DESK) for column, (_, number) in columns.items()]
     return Plan(
         name=name,
         heading="model",
@@ -245,16 +269,23 @@ def _ablation(
     )
 
 
-def _seeds(variant: Variant, size: Any, data: str, seeds: int, **settings: float) -> list[Model]:
+def _seeds(variant: Variant, size: Size, data: str, seeds: int, **settings: float) -> list[Model]:
     return [Model(variant, size, data, seed, **settings) for seed in range(seeds)]
 
 
-def _probes(data: str, column: str, models: Iterable[Model], printed: float | None, of: str = "") -> Iterator[Entry]:
+def _left_out(scale: Scale) -> list[str]:
+    """The paper's sets that are not of this scale."""
+    return [data for data in paper.SETS if data not in scale.sets]
+
+
+def _probes(
+    scale: Scale, data: str, column: str, models: Iterable[Model], printed: float | None, of: str = ""
+) -> Iterator[Entry]:
     """One entry for each kind of pooling and each way to choose C; the first is the paper's."""
-    tasks = tuple(Probed(model, data) for model in models)
-    for number, (pool, protocol) in enumerate(PROBES):
-        row = f"{of}probing, {paper.SETS.get(data, data)}, {PROBES[pool, protocol]}"
-        yield Entry(row, column, printed if number == 0 else None, tasks, _accuracy_of(pool, protocol))
+    tasks = tuple(scale.kinds.probed(model, data) for model in models)
+    for which in PROBES:
+        number = printed if which == FIRST else None
+        yield Entry(f"{of}{_probed(data, which)}", column, number, tasks, _accuracy_of(*which))
 
 
 PROBES = {
@@ -263,6 +294,16 @@ PROBES = {
     ("mean", "test"): "mean of patches, best C on test",
     ("mean", "validation"): "mean of patches, C by validation",
 }
+FIRST = ("cls", "test")
+"""The paper's."""
+
+
+def _tuned(data: str) -> str:
+    return f"fine-tuning, {paper.SETS.get(data, data)}"
+
+
+def _probed(data: str, which: tuple[str, str]) -> str:
+    return f"probing, {paper.SETS.get(data, data)}, {PROBES[which]}"
 
 
 def _test_accuracy(result: dict[str, float]) -> float:

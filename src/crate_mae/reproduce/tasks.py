@@ -23,7 +23,7 @@ from crate_mae.evaluation.probe_model import run as probe
 from crate_mae.features.extraction import Reader
 from crate_mae.models.zoo import load, load_autoencoder
 from crate_mae.reproduce.run_command import train
-from crate_mae.reproduce.scales import Model, Scale
+from crate_mae.reproduce.scales import Kinds, Model, Scale
 from crate_mae.training.config import HOW_IT_RUNS, FinetuneConfig, PretrainConfig, RunConfig
 from crate_mae.training.distributed import Processes
 from crate_mae.training.evaluators import Accuracy, Reconstruction, as_evaluated, masked_as_evaluated
@@ -42,6 +42,8 @@ class Place:
     data_root: Path | None = None
     """The folder of the named sets; without it only sets that need no files are used."""
     device: Device = "auto"
+    deadline: float | None = None
+    """When to stop, in seconds since 1970: trainings are saved then, and nothing more is begun."""
 
     def has(self, data: str) -> bool:
         """Whether a set's images are available."""
@@ -77,12 +79,28 @@ class Task(ABC):
     @abstractmethod
     def is_done(self, place: Place) -> bool: ...
 
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Tasks run in this order, where what they need allows it."""
+        return (0,)
+
+    def seconds(self, place: Place) -> float | None:
+        """How long it takes one core of this machine; None where that is not known."""
+        return None
+
     def share_done(self, place: Place) -> float | None:
         """How far it is while it runs; None where that is not known."""
         return None
 
     @abstractmethod
     def run(self, place: Place) -> None: ...
+
+
+class Training(Task):
+    """A task that leaves a model in a folder."""
+
+    @abstractmethod
+    def folder(self, place: Place) -> Path: ...
 
 
 class Measurement(Task):
@@ -127,7 +145,7 @@ def _share_of_steps(path: Path, config: RunConfig) -> float:
 
 
 @dataclass(frozen=True)
-class Pretrained(Task):
+class Pretrained(Training):
     """A pretrained model."""
 
     model: Model
@@ -195,7 +213,7 @@ class Finetuned(Measurement):
         model = load(path).to(pick_device(place.device)).eval()
         test = as_evaluated(open_dataset(self.data, "test", place.data_root), model.config)
         accuracy = Accuracy({"test": test}, Processes(0, 1, model.device), config.workers)
-        _write(self.file(place), dict(accuracy(model)))
+        write_numbers(self.file(place), dict(accuracy(model)))
 
 
 @dataclass(frozen=True)
@@ -256,13 +274,17 @@ class Reconstructed(Measurement):
         sources = {name: images.split(split) for name, split in splits.items()}
         samples = {name: masked_as_evaluated(of, model.config, self.model.mask_ratio) for name, of in sources.items()}
         evaluator = Reconstruction(samples, Processes(0, 1, model.device), made.config(place).workers)
-        _write(self.file(place), dict(evaluator(model)))
+        write_numbers(self.file(place), dict(evaluator(model)))
+
+
+RUN_FOLDERS = Kinds(Pretrained, Finetuned, Probed, Reconstructed)
+"""Tasks whose trainings are ordinary runs."""
 
 
 def _at(place: Place, config: Any) -> Any:
     return replace(config, data_root=None if place.data_root is None else str(place.data_root))
 
 
-def _write(path: Path, numbers: dict[str, float]) -> None:
+def write_numbers(path: Path, numbers: dict[str, Any]) -> None:
     with atomic_write(path) as temporary:
         temporary.write_text(json.dumps(numbers, indent=1) + "\n")

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from crate_mae.errors import UserError, nearest
+from crate_mae.models.architectures import model_config
 from crate_mae.models.config import LARGEST, ModelConfig, Pool, Preset
-from crate_mae.models.zoo import model_config
-from crate_mae.settings import ONE_FOR_BOTH, FieldsOf, Range, Setting, Settings, Since
-from crate_mae.tokens import Size
+from crate_mae.settings import ONE_FOR_BOTH, FieldsOf, Range, Setting, Settings, Since, Size
 
 Precision = Literal["float32", "bfloat16", "float64"]
 Count = Annotated[int, Range(least=1)]
@@ -44,6 +43,8 @@ class RunConfig(Settings):
     """crate: ``paper`` (the default) or ``official``."""
     model_settings: Annotated[dict[str, Any], FieldsOf(ModelConfig), UNLISTED, NOT_SET] = field(default_factory=dict)
     """Fields of ``ModelConfig`` that replace the zoo's; ``--set model.NAME=VALUE`` sets one."""
+    checkpoint: Annotated[str | None, Since(3, before=None), FREE, UNLISTED] = None
+    """The model to start from, in place of ``model``, ``preset`` and ``model_settings`` with random weights."""
     data: Annotated[str, FREE, UNLISTED]
     """The images: a name, a folder or shards."""
     data_root: Annotated[str | None, HOW_IT_RUNS, UNLISTED] = None
@@ -151,8 +152,6 @@ class FinetuneConfig(RunConfig):
 
     evaluators: Annotated[dict[Literal["accuracy"], int], Range(least=1), FREE, NOT_SET]
     """Each evaluator and its interval in steps, as in ``PretrainConfig``."""
-    checkpoint: Annotated[str | None, FREE, UNLISTED] = None
-    """The pretrained model; it decides the model's configuration, not ``model``, ``preset`` and ``model_settings``."""
     random: Annotated[bool, UNLISTED] = False
     """Start from random weights instead: of the checkpoint's configuration where there is one."""
     pool: Annotated[Pool, Since(2, before="cls")] = "mean"

@@ -45,10 +45,7 @@ class Processes:
         """The mean over the processes of a tensor that each has; on the CPU."""
         values = values.detach().cpu()
         if self.world > 1:
-            try:
-                dist.all_reduce(values)
-            except RuntimeError:
-                raise UserError("another process of this run has stopped; its own message says why.") from None
+            dist.all_reduce(values)
         return values / self.world
 
     def gather(self, rows: Tensor, total: int) -> Tensor:
@@ -106,8 +103,17 @@ def joined(device: Device, shard: bool = False) -> Iterator[Processes]:
     _group = dist.group.WORLD
     try:
         yield Processes(rank, world, target, shard)
+    except RuntimeError as error:
+        if not lost_another(error):
+            raise
+        raise UserError("another process of this run has stopped; its own message says why.") from None
     finally:
         dist.destroy_process_group()
+
+
+def lost_another(error: BaseException) -> bool:
+    """Whether this is how gloo or NCCL says that another process has ended: in any exchange, DDP's among them."""
+    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error).lower())
 
 
 def join(objective: nn.Module, processes: Processes) -> nn.Module:

@@ -14,6 +14,7 @@ from crate_mae.data.masked import MaskedSamples
 from crate_mae.data.source import ImageSource
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.image_model import ImageModel
+from crate_mae.models.zoo import load_autoencoder
 from crate_mae.training.config import PretrainConfig
 from crate_mae.training.distributed import Processes
 from crate_mae.training.evaluators import evaluators, evenly_spaced, masked_as_evaluated
@@ -28,8 +29,11 @@ def pretrain(config: PretrainConfig, out: str | Path, **options: Any) -> Outcome
 
 
 def pretraining(config: PretrainConfig, training: ImageSource, validation: ImageSource, processes: Processes) -> Job:
-    """A new masked autoencoder, its objective, samples and evaluators."""
-    model = MaskedAutoencoder(config.model_config(), torch.Generator().manual_seed(config.seed))
+    """A masked autoencoder, new or from a checkpoint, its objective, samples and evaluators."""
+    if config.checkpoint is None:
+        model = MaskedAutoencoder(config.model_config(), torch.Generator().manual_seed(config.seed))
+    else:
+        model = load_autoencoder(config.checkpoint)
     samples = {
         split: masked_as_evaluated(evenly_spaced(source, config.evaluation_images), model.config, config.mask_ratio)
         for split, source in (("train", training), ("val", validation))

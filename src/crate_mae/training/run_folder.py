@@ -13,20 +13,24 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from matplotlib.figure import Figure
-
-from crate_mae import figures
 from crate_mae.atomic_write import atomic_write
 from crate_mae.atomic_write import commit as atomic_commit
-from crate_mae.data.source import ImageSource, fingerprint
+from crate_mae.disk_errors import reason, remedy
 from crate_mae.errors import UserError
+from crate_mae.json_files import read_json
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.locate import BEST, CONFIG
 from crate_mae.settings import FORMAT_VERSION, check_version
 from crate_mae.training.config import FREE, HOW_IT_RUNS, TASKS, Config, RunConfig, override
+from crate_mae.usable_path import usable
+
+if TYPE_CHECKING:  # the command line reads a run's settings before anything heavy is imported
+    import torch
+    from matplotlib.figure import Figure
+
+    from crate_mae.data.source import ImageSource
 
 FORMAT = "crate-mae run"
 STOPPED = "stopped"
@@ -66,13 +70,13 @@ class Run:
 
     def stored(self) -> "Stored | None":
         """What ``config.json`` says, or None where there is no run yet."""
-        if self.path.exists() and not self.path.is_dir():
+        if usable(self.path).exists() and not self.path.is_dir():
             raise UserError(f"{self.path} is a file; a run is a folder: choose another one.")
         if not self.config.exists():
             return None
         try:
-            found = json.loads(self.config.read_text())
-        except (OSError, ValueError, RecursionError):
+            found = read_json(self.config)
+        except (OSError, ValueError):
             raise UserError(f"{self.config} can't be read as JSON; choose another folder.") from None
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise UserError(f"{self.path} holds something else than a run; choose another folder.")
@@ -107,8 +111,10 @@ class Run:
                     "is, or choose another --out."
                 )
 
-    def begin(self, config: RunConfig, model: ModelConfig, source: ImageSource) -> None:
+    def begin(self, config: RunConfig, model: ModelConfig, source: "ImageSource") -> None:
         """Write ``config.json``; a run that is resumed must have the same training images as before."""
+        from crate_mae.data.source import fingerprint
+
         images = {"images": len(source), "fingerprint": fingerprint(source)}
         stored = self.stored()
         if stored is not None and stored.training_images != images:
@@ -130,8 +136,10 @@ class Run:
             folder.mkdir(parents=True, exist_ok=True)
         _replace(self.config, json.dumps(description, indent=2) + "\n")
 
-    def note_start(self, step: int, processes: int, device: torch.device) -> None:
+    def note_start(self, step: int, processes: int, device: "torch.device") -> None:
         """Append a line about this start."""
+        import torch
+
         line = {
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "step": step,
@@ -151,10 +159,12 @@ class Run:
 
     def read(self) -> list[dict[str, float]]:
         """The metrics so far; a line that a kill cut short is left out."""
-        return read_lines(self.metrics)
+        return [line for line in read_lines(self.metrics) if isinstance(line.get("step"), int)]
 
-    def draw(self, figure: Figure, name: str) -> None:
+    def draw(self, figure: "Figure", name: str) -> None:
         """Save a figure in the folder."""
+        from crate_mae import figures
+
         try:
             figures.save(figure, self.path / name)
         except OSError as error:
@@ -194,9 +204,10 @@ class Run:
     def best_step(self) -> int | None:
         """The step of the best checkpoint; None where there is none, or one of crate-mae 0.1.0."""
         try:
-            return json.loads((self.best / CONFIG).read_text()).get("step")
+            found = read_json(self.best / CONFIG)
         except (OSError, ValueError):
             return None
+        return found.get("step") if isinstance(found, dict) else None
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -299,11 +310,13 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     lines = []
-    for text in path.read_text().splitlines():
+    for text in path.read_text(errors="replace").splitlines():
         try:
-            lines.append(json.loads(text))
-        except ValueError:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
             continue
+        if isinstance(line, dict):
+            lines.append(line)
     return lines
 
 
@@ -324,4 +337,4 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _no_room(path: Path, error: OSError) -> UserError:
-    return UserError(f"{path} could not be written ({error.strerror}); make room and resume with --resume.")
+    return UserError(f"{path} could not be written ({reason(error)}); {remedy(error)} and resume with --resume.")

@@ -29,13 +29,16 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from crate_mae.atomic_write import commit
+from crate_mae.disk_errors import reason, remedy
 from crate_mae.errors import UserError
+from crate_mae.json_files import read_json
 from crate_mae.models.checkpoint import read_tensors, write_checkpoint
 from crate_mae.models.image_model import ImageModel
 from crate_mae.models.locate import WEIGHTS
 from crate_mae.models.zoo import check_tensors
 from crate_mae.training.config import RunConfig
-from crate_mae.training.distributed import Processes, full_weights
+from crate_mae.training.distributed import Processes, full_weights, lost_another
+from crate_mae.training.moments_reader import MomentsReader
 
 STATE = "state.json"
 OPTIMISER = "optimiser"
@@ -54,6 +57,17 @@ class State:
     """Loss and norm of the gradient of the steps since the last line of metrics.jsonl."""
     seconds: float = 0.0
     """Time spent in the loop, over all starts."""
+
+    @staticmethod
+    def read(path: Path) -> "State":
+        """From a file; ValueError where it holds something else."""
+        found = read_json(path)
+        try:
+            best = None if found["best"] is None else float(found["best"])
+            pending = [(float(loss), float(norm)) for loss, norm in found["pending"]]
+            return State(int(found["step"]), best, pending, float(found["seconds"]))
+        except (KeyError, TypeError, OverflowError):
+            raise ValueError(f"its {STATE} is damaged") from None
 
 
 def checkpoints_in(folder: Path) -> list[Path]:
@@ -99,10 +113,13 @@ def save(
     except (OSError, SafetensorError, CheckpointException, RuntimeError, UserError) as error:
         shutil.rmtree(aside, ignore_errors=True)
         there = checkpoints_in(folder)
+        cause = _cause(error)
+        if lost_another(cause):
+            raise cause from None
         last = f"the last good one is {there[-1]}" if there else "there is none before it"
         raise UserError(
-            f"the checkpoint of step {state.step} could not be written ({_reason(error)}); {last}: make room or choose "
-            f"another disk, and resume with --resume."
+            f"the checkpoint of step {state.step} could not be written ({reason(cause)}); {last}: {remedy(cause)} "
+            "and resume with --resume."
         ) from None
     return path
 
@@ -110,7 +127,7 @@ def save(
 def restore(path: Path, model: ImageModel, optimiser: torch.optim.Optimizer, processes: Processes) -> State:
     """Restore model and optimiser from a checkpoint, written by any number of processes."""
     try:
-        state = State(**json.loads((path / STATE).read_text()))
+        state = State.read(path / STATE)
         if path.name != f"{PREFIX}{state.step:08d}":
             raise ValueError(f"its {STATE} belongs to step {state.step}")
         tensors: dict[str, Any] = read_tensors(path / WEIGHTS)
@@ -118,11 +135,15 @@ def restore(path: Path, model: ImageModel, optimiser: torch.optim.Optimizer, pro
         moments = get_optimizer_state_dict(model, optimiser)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="torch.distributed is disabled")
-            dcp.load({"state": moments["state"]}, checkpoint_id=path / OPTIMISER, no_dist=processes.world == 1)
+            reader = MomentsReader(path / OPTIMISER)
+            reader.read_metadata()  # a damaged one, met by dcp itself, is logged with a traceback
+            dcp.load({"state": moments["state"]}, storage_reader=reader, no_dist=processes.world == 1)
         set_optimizer_state_dict(model, optimiser, moments)
         set_model_state_dict(model, tensors, options=StateDictOptions(full_state_dict=True))
-    except (OSError, ValueError, TypeError, RuntimeError, CheckpointException) as error:
-        raise UserError(f"the checkpoint {path} can't be used ({_reason(error)}).") from None
+    except (OSError, ValueError, RuntimeError, CheckpointException) as error:
+        if lost_another(_cause(error)):
+            raise _cause(error) from None
+        raise UserError(f"the checkpoint {path} can't be used ({reason(_cause(error))}).") from None
     return state
 
 
@@ -134,8 +155,6 @@ def _remove(path: Path) -> None:
     shutil.rmtree(gone, ignore_errors=True)
 
 
-def _reason(error: BaseException) -> str:
-    """What went wrong, in one line; torch wraps it together with the traceback of every process."""
-    if isinstance(error, CheckpointException):
-        error = next(iter(error.failures.values()))[0]
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+def _cause(error: BaseException) -> BaseException:
+    """What went wrong; torch wraps it together with the traceback of every process."""
+    return next(iter(error.failures.values()))[0] if isinstance(error, CheckpointException) else error

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 from PIL import Image
 from torch import Tensor
 
@@ -24,6 +24,7 @@ from crate_mae.web.parameters import (
     PictureGiven,
     PictureParameters,
     SheetGiven,
+    given_once,
 )
 from crate_mae.web.problems import PROBLEMS
 from crate_mae.web.request_queue import RequestQueue
@@ -57,7 +58,7 @@ class Api:
 
     def router(self) -> APIRouter:
         """The table of addresses."""
-        router = APIRouter(prefix="/api")
+        router = APIRouter(prefix="/api", dependencies=[Depends(given_once)])
         get, add = router.get, router.post
         get("/about", summary="The models, samples and limits")(self.about)
         get("/samples/{name}", summary="A sample, small", response_class=Response, responses=PNG | NO_SAMPLE)(
@@ -142,7 +143,18 @@ class Api:
     ) -> T:
         """What ``view`` makes of the request's picture, once for each model; stopped when the client hangs up."""
         known = self._named(given.sample).picture if given.sample is not None else None
-        upload = await self.intake.receive(request)
+        async with self.intake.received(request) as upload:
+            return await self._work(request, given, models, view, known, upload)
+
+    async def _work(
+        self,
+        request: Request,
+        given: PictureParameters,
+        models: Sequence[Served],
+        view: Callable[..., T],
+        known: Image.Image | None,
+        upload: bytes,
+    ) -> T:
         if bool(upload) == (known is not None):
             raise Refusal(422, TWO_PICTURES if upload else NO_PICTURE)
         targets = [(one.model.config.channels, *one.model.config.image_size) for one in models]

@@ -29,6 +29,8 @@ from crate_mae.web.views import FAMILIES, Served
 
 RESERVED = 48
 """Descriptors for everything that is not a connection."""
+FEWEST = 8
+"""Connections: a browser opens six."""
 
 
 def run(
@@ -66,9 +68,12 @@ def run(
 
 def configured(app: ASGIApp, limits: Limits) -> uvicorn.Config:
     """uvicorn with our connections, time-outs and log."""
+    connections = min(limits.connections, descriptors() - RESERVED)
+    if connections < FEWEST:
+        raise UserError(f"only {descriptors()} files may be open at once; allow more, as with ulimit -n 1024.")
     return uvicorn.Config(
         app,
-        http=connections_within(replace(limits, connections=min(limits.connections, descriptors() - RESERVED))),
+        http=connections_within(replace(limits, connections=connections)),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -114,8 +119,6 @@ def name_of(checkpoint: str | Path) -> str:
 
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket."""
-    if not 0 <= port < 2**16:
-        raise UserError(f"--port is {port}; choose a number from 1 to 65535, or 0 for any free port.")
     try:
         family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, UnicodeError):

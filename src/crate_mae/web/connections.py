@@ -16,46 +16,54 @@ FULL = "the server has as many connections as it takes; try again in a moment."
 class Connection(H11Protocol):
     """uvicorn's connection with time-outs and a cap on how many there are.
 
-    uvicorn itself waits for ever for the rest of a header, and for a client to take its answer.
+    uvicorn itself waits for ever for the rest of a header, for the rest of a body that nobody reads, and for a client
+    to take its answer. Each connection looks from time to time what it waits for, so that no order of events can stop
+    a timer.
     """
 
     limits = Limits()
     _timer: asyncio.TimerHandle | None = None
+    _awaited: tuple[str, object] | None = None
+    _since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.since = self.loop.time()
-        self._start_timer()
+        self._look()
         if len(self.connections) > self.limits.connections:
             self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
+        if self._timer is not None:
+            self._timer.cancel()
         super().connection_lost(exc)
 
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:  # there is a whole header; ``uploads`` watches the body
-            self._stop_timer()
-        elif self._timer is None:
-            self._start_timer()
+    def _look(self) -> None:
+        """Close the connection if it has waited too long for its client."""
+        now, awaited = self.loop.time(), self._awaits()
+        if awaited != self._awaited:
+            self._awaited, self._since = awaited, now
+        elif awaited is not None and now - self._since >= self.limits.header:
+            self.transport.abort()
+            return
+        self._timer = self.loop.call_later(self.limits.header / 8, self._look)
 
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._start_timer()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._stop_timer()
-
-    def timeout_keep_alive_handler(self) -> None:
-        super().timeout_keep_alive_handler()
-        self._start_timer()  # closing waits until all is sent
+    def _awaits(self) -> tuple[str, object] | None:
+        """What the client is to do, and after which request; ``uploads`` watches a body that is read."""
+        if self.transport.get_write_buffer_size():
+            return "take the answer", self.cycle
+        if self.cycle is None or self.cycle.response_complete:
+            return "send a request", self.cycle
+        return None
 
     @property
-    def waits_for_client(self) -> bool:
-        """Whether there is no complete request of this client to work on."""
-        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+    def _worked_on(self) -> bool:
+        """Whether there is a complete request that is not answered yet."""
+        return self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+
+    @property
+    def _idle(self) -> bool:
+        """Whether neither a body nor an answer is on its way."""
+        return self._awaits() == ("send a request", self.cycle)
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(400, MALFORMED)
@@ -64,14 +72,15 @@ class Connection(H11Protocol):
         """``guard`` answers an upgrade to WebSocket; any other is ignored, as HTTP allows."""
 
     def _make_room(self) -> None:
-        """Close the oldest connection that has sent no complete request; where there is none, this one."""
-        idle = [one for one in self.connections if isinstance(one, Connection) and one.waits_for_client]
-        oldest = min(idle, key=lambda one: one.since)
-        if oldest is self:
+        """Close the connection that has been idle for longest; where none is, the oldest upload; at last, this one."""
+        others = [one for one in self.connections if isinstance(one, Connection) and one is not self]
+        waiting = [one for one in others if not one._worked_on]
+        if not waiting:
             self._refuse(503, FULL, RETRY_AFTER)
-        else:
-            self.connections.discard(oldest)  # now, not when the loop next looks: there may be others to accept
-            oldest.transport.abort()
+            return
+        oldest = min(waiting, key=lambda one: (not one._idle, one._since))
+        self.connections.discard(oldest)  # now, not when the loop next looks: there may be others to accept
+        oldest.transport.abort()
 
     def _refuse(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
         """A last answer, where HTTP still allows one."""
@@ -84,15 +93,6 @@ class Connection(H11Protocol):
             for event in (head, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
-
-    def _start_timer(self) -> None:
-        self._stop_timer()
-        self._timer = self.loop.call_later(self.limits.header, self.transport.abort)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 def connections_within(limits: Limits) -> type[Connection]:

@@ -3,20 +3,20 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import weakref
 from collections.abc import Sequence
 from dataclasses import asdict
-from multiprocessing import Pipe
 from typing import Any
 
 from PIL import Image
 
+from crate_mae.image_files import Fit
 from crate_mae.web.deadline import Deadline
-from crate_mae.web.decoding_process import Job
+from crate_mae.web.decoding_process import LENGTH, Job
 from crate_mae.web.limits import Limits, Refusal
-from crate_mae.web.parameters import Fit
 
 POLL = 0.05
 """Seconds between two looks at the deadline."""
@@ -26,7 +26,8 @@ class Process:
     """One decoding process and the connection to it."""
 
     def __init__(self, limits: Limits):
-        self.connection, theirs = Pipe()
+        self.line, theirs = socket.socketpair()
+        self.line.settimeout(POLL)
         words = [sys.executable, "-m", "crate_mae.web.decoding_process", str(theirs.fileno()), str(limits.memory)]
         with theirs:
             self.process = subprocess.Popen(
@@ -43,21 +44,41 @@ class Process:
 
     def ask(self, job: Job, upload: bytes) -> list[Image.Image]:
         """The pictures of a job. Stops at the deadline of this thread."""
-        self.connection.send_bytes(json.dumps(asdict(job)).encode())
-        self.connection.send_bytes(upload)
+        self._send(json.dumps(asdict(job)).encode())
+        self._send(upload)
         answer: dict[str, Any] = json.loads(self._receive())
         if "error" in answer:
             raise Refusal(answer["status"], answer["error"])
         return [Image.frombytes(mode, tuple(size), self._receive()) for mode, size in answer["pictures"]]
 
+    def _send(self, message: bytes) -> None:
+        rest = memoryview(LENGTH.pack(len(message)) + message)
+        while rest:
+            try:
+                rest = rest[self.line.send(rest) :]
+            except TimeoutError:  # it does not read, however much is left to send
+                Deadline.check()
+
     def _receive(self) -> bytes:
-        while not self.connection.poll(POLL):
-            Deadline.check()
-        return self.connection.recv_bytes()
+        (length,) = LENGTH.unpack(self._exactly(LENGTH.size))
+        return self._exactly(length)
+
+    def _exactly(self, count: int) -> bytes:
+        found = bytearray()
+        while len(found) < count:
+            try:
+                part = self.line.recv(count - len(found))
+            except TimeoutError:
+                Deadline.check()
+            else:
+                if not part:
+                    raise EOFError
+                found += part
+        return bytes(found)
 
     def wait(self) -> int:
         """The exit code of a process that has ended, or is about to."""
-        self.connection.close()
+        self.line.close()
         return self.process.wait()
 
     def end(self) -> None:
@@ -77,7 +98,7 @@ class Decoders:
     def pictures(self, upload: bytes, targets: Sequence[tuple[int, int, int]], fit: Fit) -> list[Image.Image]:
         """The upload with each target's channels, height and width."""
         limits = self.limits
-        job = Job(targets, fit == "crop", limits.pixels, limits.side, limits.aspect, limits.decoding)
+        job = Job(targets, fit, limits.pixels, limits.side, limits.aspect, limits.decoding)
         process = self._take()
         try:
             pictures = process.ask(job, upload)

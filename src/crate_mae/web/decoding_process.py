@@ -2,23 +2,30 @@
 
 A decoder works on what strangers send. Here it can neither hold the server's interpreter nor take its memory, and a
 crash ends this process alone. ``decoders`` starts it and sends it a job as JSON, then the upload. It answers with
-modes and sizes as JSON, then the pixels of each picture; or with a status and a sentence.
+modes and sizes as JSON, then the pixels of each picture; or with a status and a sentence. Each message has its length
+before it.
 """
 
 import json
 import resource
 import signal
+import socket
+import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO
-from multiprocessing.connection import Connection
+from io import BufferedRWPair, BytesIO
 
 from PIL import Image
 
 from crate_mae import image_files
 from crate_mae.errors import UserError
 from crate_mae.web.limits import FORMATS, MILLION, Refusal
+
+LENGTH = struct.Struct(">Q")
+"""Of a message, in bytes."""
+SCANS = 64
+"""Scans of a JPEG. A progressive one has about ten; a scan of 50 bytes can take 10 ms."""
 
 
 @dataclass(frozen=True)
@@ -27,34 +34,42 @@ class Job:
 
     targets: Sequence[tuple[int, int, int]]
     """Channels, height and width of each picture."""
-    crop: bool
-    """Cut out the middle, so that nothing is distorted, in place of resizing both sides."""
+    fit: image_files.Fit
     pixels: float
     side: int
     aspect: float
     seconds: float
 
 
-def main(connection: Connection, memory: int) -> None:
+def main(server: BufferedRWPair, memory: int) -> None:
     """Answer jobs until the server hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C in a terminal reaches every process; the server ends this one
     Image.MAX_IMAGE_PIXELS = None  # Pillow only warns; `opened` refuses
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    while True:
-        try:
-            job, upload = Job(**json.loads(connection.recv_bytes())), connection.recv_bytes()
-        except EOFError:
-            return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no picture reaches the disk
+    while asked := _receive(server):
+        job, upload = Job(**json.loads(asked)), _receive(server)
         signal.setitimer(signal.ITIMER_PROF, job.seconds)  # when it runs out, the signal ends this process
         try:
             pictures = prepare(upload, job)
         except Refusal as refusal:
-            connection.send_bytes(json.dumps({"status": refusal.status, "error": refusal.message}).encode())
+            _send(server, json.dumps({"status": refusal.status, "error": refusal.message}).encode())
         else:
-            connection.send_bytes(json.dumps({"pictures": [(one.mode, one.size) for one in pictures]}).encode())
+            _send(server, json.dumps({"pictures": [(one.mode, one.size) for one in pictures]}).encode())
             for one in pictures:
-                connection.send_bytes(one.tobytes())
+                _send(server, one.tobytes())
+        server.flush()
         signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _receive(server: BufferedRWPair) -> bytes:
+    """A message; empty when the server has hung up."""
+    length = server.read(LENGTH.size)
+    return server.read(*LENGTH.unpack(length)) if length else b""
+
+
+def _send(server: BufferedRWPair, message: bytes) -> None:
+    server.write(LENGTH.pack(len(message)) + message)
 
 
 def prepare(upload: bytes, job: Job) -> list[Image.Image]:
@@ -62,7 +77,9 @@ def prepare(upload: bytes, job: Job) -> list[Image.Image]:
     source = opened(upload, job)
     try:
         picture = image_files.read(source, "the picture")
-        return [_fitted(picture, channels, (height, width), job.crop) for channels, height, width in job.targets]
+        return [
+            image_files.fitted(picture, channels, (height, width), job.fit) for channels, height, width in job.targets
+        ]
     except MemoryError:
         raise too_much_memory() from None
     except UserError as error:
@@ -74,10 +91,6 @@ def prepare(upload: bytes, job: Job) -> list[Image.Image]:
         else:
             words = f"the picture is damaged ({cause or error}); open it in an image program and save it again."
         raise Refusal(422, words) from None
-
-
-def _fitted(picture: Image.Image, channels: int, size: tuple[int, int], crop: bool) -> Image.Image:
-    return image_files.resized(image_files.centre_crop(picture, size) if crop else picture, channels, size)
 
 
 def opened(upload: bytes, job: Job) -> Image.Image:
@@ -94,6 +107,8 @@ def opened(upload: bytes, job: Job) -> Image.Image:
         raise Refusal(413, f"the picture is {long:,} pixels long; the limit is {job.side:,} along each side.")
     if long > job.aspect * short:
         raise Refusal(413, f"one side of the picture is more than {job.aspect:g} times the other; crop it.")
+    if source.format == "JPEG" and upload.count(b"\xff\xda") > SCANS:  # in its data, 0xff is followed by 0
+        raise Refusal(413, f"the JPEG has more than {SCANS} scans; save it again in an image program.")
     return source
 
 
@@ -102,4 +117,5 @@ def too_much_memory() -> Refusal:
 
 
 if __name__ == "__main__":
-    main(Connection(int(sys.argv[1])), int(sys.argv[2]))
+    with socket.socket(fileno=int(sys.argv[1])) as line, line.makefile("rwb") as server:
+        main(server, int(sys.argv[2]))

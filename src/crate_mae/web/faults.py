@@ -9,6 +9,8 @@ from traceback import extract_tb
 
 AGAIN = 60.0
 """Seconds after which a kind of fault is reported again, with how often it came."""
+LONGEST = 500
+"""Characters of a message."""
 QUIET = ("Invalid HTTP request received.",)
 """Mistakes of clients, which were answered; they are not logged."""
 
@@ -48,10 +50,14 @@ def log_faults() -> None:
 def _describe(record: logging.LogRecord) -> tuple[str, str]:
     """The kind of a fault, and the fault in one line."""
     error = record.exc_info[1] if record.exc_info else None
-    message = " ".join(record.getMessage().split("\n")[0].split())
+    message = _printable(record.getMessage().partition("\n")[0])
     if error is None:
-        return str(record.msg), message
+        return str(record.msg).partition("\n")[0], message  # asyncio adds lines about the connection
     frames = extract_tb(error.__traceback__)
     place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__} {place}", f"{type(error).__name__} at {place}: {text} ({message})"
+    return f"{type(error).__name__} {place}", f"{type(error).__name__} at {place}: {_printable(str(error))} ({message})"
+
+
+def _printable(text: str) -> str:
+    """In one line, and without control characters, which could command a terminal."""
+    return "".join(one if one.isprintable() else "?" for one in " ".join(text.split()))[:LONGEST]

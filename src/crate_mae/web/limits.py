@@ -30,20 +30,20 @@ class Limits:
     """Pixels along each side of a picture."""
     aspect: float = 50.0
     """The longer side of a picture over the shorter."""
-    decoding: float = 8.0
-    """Seconds of processor time to decode and resize a picture."""
+    decoding: float = 5.0
+    """Seconds of processor time to decode and resize a picture; the costliest within the other limits takes about 2."""
 
     idle: float = 5.0
     """Seconds without a byte after which an upload is given up."""
     header: float = 10.0
     """Seconds for the header of a request to arrive; and for an answer to be taken."""
     connections: int = 256
-    """Open connections; beyond it the oldest that has sent no complete request is closed."""
+    """Open connections; beyond it the one that has been idle for longest is closed."""
 
     @property
-    def unfinished(self) -> float:
-        """Bytes of all uploads that are arriving."""
-        return 16 * self.upload
+    def uploads(self) -> float:
+        """Bytes of all uploads in memory."""
+        return 64 * self.upload
 
     @property
     def memory(self) -> int:

@@ -1,15 +1,19 @@
 """The parameters of every request, in the address. An unknown one is refused."""
 
-from typing import Annotated, Literal, Self
+from collections import Counter
+from typing import Annotated, Self
 
-from fastapi import Query
+from fastapi import Query, Request
 from pydantic import BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from crate_mae.analysis.attention import Convention
 from crate_mae.analysis.components import THRESHOLD
+from crate_mae.image_files import Fit
+from crate_mae.web.limits import Refusal
 
-Fit = Literal["stretch", "crop"]
+NAME = 40
+"""Characters of a parameter's name that an answer repeats."""
 
 
 class Parameters(BaseModel, extra="forbid"):
@@ -23,7 +27,8 @@ class PictureParameters(Parameters):
     sample: str | None = Field(None, description="The name of a sample, in place of a body.")
     fit: Fit = Field(
         "stretch",
-        description="How an upload gets the model's shape: `stretch` resizes both sides, `crop` cuts out the middle.",
+        description="How an upload gets the model's shape: `stretch` resizes both sides, `crop` cuts out the middle, "
+        "`pad` keeps the whole picture and adds a border of its average colour.",
     )
 
 
@@ -69,3 +74,11 @@ PictureGiven = Annotated[PictureParameters, Query()]
 CompleteGiven = Annotated[CompleteParameters, Query()]
 SheetGiven = Annotated[SheetParameters, Query()]
 LayerGiven = Annotated[LayerParameters, Query()]
+
+
+async def given_once(request: Request) -> None:
+    """Refuse a parameter that is given twice: two samples are two pictures, and only one would be shown."""
+    names = Counter(name for name, _ in request.query_params.multi_items())
+    name, times = max(names.items(), key=lambda one: one[1], default=("", 0))
+    if times > 1:
+        raise Refusal(422, f"the parameter {name[:NAME]} is given {times} times; give it once.")

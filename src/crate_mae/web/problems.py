@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from crate_mae.errors import UserError
 from crate_mae.web.limits import Refusal
+from crate_mae.web.parameters import NAME
 from crate_mae.web.schema import Problem
 from crate_mae.web.uploads import LastWords
 
@@ -66,7 +67,7 @@ def _in_words(error: Mapping[str, Any], allowed: Sequence[str]) -> str:
     name, message = error["loc"][-1], error["msg"]
     if error["type"] == "extra_forbidden":
         takes = f"this address takes {', '.join(allowed)}" if allowed else "this address takes none"
-        return f"there is no parameter {name}; {takes}."
+        return f"there is no parameter {str(name)[:NAME]}; {takes}."
     if error["type"] == "two_masks":
         return f"{message}."
     return f"{name}: {message[:1].lower()}{message[1:]}."

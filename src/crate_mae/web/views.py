@@ -14,7 +14,7 @@ from torch import Tensor
 
 from crate_mae import __version__
 from crate_mae.analysis.attention import Convention, attention_maps
-from crate_mae.analysis.completed_images import completion_panels, panels_of
+from crate_mae.analysis.completed_images import panels_of
 from crate_mae.analysis.components import THRESHOLD, Components, components
 from crate_mae.analysis.layerwise import layer_curves
 from crate_mae.errors import UserError
@@ -82,7 +82,7 @@ def complete(model: MaskedAutoencoder, picture: Image.Image, mask: Bool[Tensor, 
         masked_patches=masked,
         patches=model.num_patches,
         error=panels.errors[0] if masked else None,
-        mean_patch_error=mean_patch_error(completion) if masked else None,
+        mean_patch_error=mean_patch_error(completion),
         errors=_rows(torch.where(completion.mask.masked, completion.errors, torch.nan), model.config.grid),
         caption=panels.caption,
         completed=_data_url(panels.completed[0]),
@@ -90,14 +90,17 @@ def complete(model: MaskedAutoencoder, picture: Image.Image, mask: Bool[Tensor, 
     )
 
 
-def mean_patch_error(completion: Completion) -> float:
+def mean_patch_error(completion: Completion) -> float | None:
     """The error of filling every masked patch of one picture with the mean of its visible patches.
 
         mean over the masked i of |x_i - m|^2 / pixels,   m = mean over the visible j of x_j
 
     x are the model's targets: patches, normalised where the model was trained on normalised ones.
+    None where no patch is masked.
     """
     targets, hidden = completion.targets, completion.mask.masked
+    if not hidden.any():
+        return None
     return (targets[hidden] - targets[~hidden].mean(0)).square().mean().item()
 
 
@@ -142,6 +145,7 @@ def layer(
     )
 
 
+@torch.no_grad()
 def sheet(
     models: Sequence[Served],
     pictures: Sequence[Image.Image],
@@ -150,12 +154,13 @@ def sheet(
     seed: int | None = None,
 ) -> bytes:
     """A picture to keep, as a PNG: masked, completed by each model, original. It knows how its mask was made."""
-    found = [
-        completion_panels(one.model, _pixels(one.model, picture), mask)
-        for one, picture, mask in zip(models, pictures, masks, strict=True)
-    ]
+    found, errors = [], []
+    for one, picture, mask in zip(models, pictures, masks, strict=True):
+        pixels = _pixels(one.model, picture)
+        completion = one.model(pixels, mask)
+        found.append(panels_of(one.model, pixels, completion))
+        errors.append(_errors_in_words(completion))
     count, patches = int(masks[0].sum()), models[0].model.num_patches
-    errors = [f"error {made.errors[0]:.4f}" if count else "nothing is masked" for made in found]
     names = [f"{FAMILIES[one.model.config.family]} {one.name}" for one in models]
     how = "painted by hand" if seed is None else f"mask ratio {ratio:g}, seed {seed}"
     captions = dict.fromkeys(made.caption for made in found if made.caption)
@@ -175,6 +180,12 @@ def sheet(
         **({} if seed is None else {"mask ratio": f"{ratio:g}", "seed": str(seed)}),
     }
     return draw(panels, "; ".join([f"{count} of {patches} patches masked ({how})", *captions]), texts)
+
+
+def _errors_in_words(completion: Completion) -> str:
+    if not completion.mask.masked.any():
+        return "nothing is masked"
+    return f"error {completion.image_errors.item():.4f}; the mean patch gives {mean_patch_error(completion):.4f}"
 
 
 def _pixels(model: MaskedAutoencoder, picture: Image.Image) -> Float[Tensor, "1 c H W"]:

@@ -9,11 +9,11 @@ import torch
 
 from crate_mae import UserError
 from crate_mae.analysis.layerwise import layer_curves
-from crate_mae.bench.race import command, layers
+from crate_mae.bench.race import layers
 from crate_mae.bench.race.images import RaceImages, batch
 from crate_mae.bench.race.job import Job
 from crate_mae.bench.race.measurements import measurements
-from crate_mae.bench.race.recipes import CRATE_MAE, PAPER_FORM, VIT_MAE, Course, Recipe
+from crate_mae.bench.race.recipes import CRATE_MAE, PAPER_FORM, VIT_MAE, Course, Recipe, chosen
 from crate_mae.bench.race.table import layers_markdown
 from crate_mae.models.autoencoder import MaskedAutoencoder
 
@@ -88,11 +88,11 @@ def test_a_reference_is_not_fine_tuned(tmp_path: Any) -> None:
 
 
 def test_a_reference_races_on_one_course() -> None:
-    assert list(command.chosen(())["cifar10"]) == ["crate-mae", "vit-mae", "paper-form"]
-    assert list(command.chosen(())["imagenette"]) == ["crate-mae", "vit-mae"]
-    assert list(command.chosen(("paper-form",))) == ["cifar10"]
+    assert list(chosen(())["cifar10"]) == ["crate-mae", "vit-mae", "paper-form"]
+    assert list(chosen(())["imagenette"]) == ["crate-mae", "vit-mae"]
+    assert list(chosen(("paper-form",))) == ["cifar10"]
     with pytest.raises(UserError, match="paper-form does not race on imagenette"):
-        command.chosen(("imagenette", "paper-form"))
+        chosen(("imagenette", "paper-form"))
 
 
 def test_the_table_has_a_line_for_each_quantity_and_its_change() -> None:

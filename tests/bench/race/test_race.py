@@ -21,7 +21,7 @@ from crate_mae.bench.race import command, images, job, measurements, training
 from crate_mae.bench.race.images import batch
 from crate_mae.bench.race.job import Job, Tell
 from crate_mae.bench.race.measurements import Pretrained, labelled
-from crate_mae.bench.race.recipes import COURSES, CRATE_MAE, RECIPES, VIT_MAE, Course
+from crate_mae.bench.race.recipes import COURSES, CRATE_MAE, RECIPES, VIT_MAE, Course, chosen
 from crate_mae.bench.race.table import markdown
 from crate_mae.cli import main
 
@@ -210,10 +210,10 @@ def test_the_mean_patch_error_by_hand(out: Path) -> None:
 
 def test_labels_are_the_same_share_of_each_class() -> None:
     labels = np.array([0] * 300 + [1] * 100)
-    chosen = labelled(labels, 10, seed=0)
-    assert np.bincount(labels[chosen]).tolist() == [30, 10]
-    assert len(set(chosen)) == 40
-    assert set(labelled(labels, 10, seed=1)) != set(chosen)
+    some = labelled(labels, 10, seed=0)
+    assert np.bincount(labels[some]).tolist() == [30, 10]
+    assert len(set(some)) == 40
+    assert set(labelled(labels, 10, seed=1)) != set(some)
     assert np.bincount(labels[labelled(labels, 1, seed=0)]).tolist() == [3, 1]
 
 
@@ -293,10 +293,10 @@ def test_recipes_fit_their_courses() -> None:
 
 
 def test_words_on_the_command_line() -> None:
-    assert list(command.chosen(("vit-mae",))["cifar10"]) == ["vit-mae"]
-    assert list(command.chosen(("imagenette",))) == ["imagenette"]
+    assert list(chosen(("vit-mae",))["cifar10"]) == ["vit-mae"]
+    assert list(chosen(("imagenette",))) == ["imagenette"]
     with pytest.raises(UserError, match="there is no vit in the race; choose from cifar10, imagenette, crate-mae"):
-        command.chosen(("vit",))
+        chosen(("vit",))
     for words in (["--quick"], ["--seconds", "0"], ["--seeds", "0"], ["--only", "base"]):
         with pytest.raises(SystemExit) as stop:
             main(["bench", "--race", *words])

@@ -1,18 +1,22 @@
 """The search for the desk recipes."""
 
-from crate_mae.bench.race.search import BASES, COURSE, TRIALS, table, trial
+import pytest
+
+from crate_mae.bench.race.search import COURSE, CRATE_MAE, FAMILIES, ROUNDS, Round, table, trial
 
 
-def test_both_families_have_as_many_trials_and_every_trial_is_a_model() -> None:
-    assert len({len(trials) for trials in TRIALS.values()}) == 1
-    recipes = [trial(BASES[family], changes) for family in BASES for changes in TRIALS[family]]
+@pytest.mark.parametrize("chosen", ROUNDS.values(), ids=ROUNDS)
+def test_both_families_have_as_many_trials_and_every_trial_is_a_model(chosen: Round) -> None:
+    assert tuple(base.title for base in chosen.bases) == tuple(chosen.trials) == FAMILIES
+    assert len({len(trials) for trials in chosen.trials.values()}) == 1
+    recipes = [trial(base, changes) for base in chosen.bases for changes in chosen.trials[base.title]]
     assert len({recipe.title for recipe in recipes}) == len(recipes)
     for recipe in recipes:
         assert COURSE.config(recipe).num_patches == 64
 
 
 def test_a_trial_changes_the_recipe_and_the_model() -> None:
-    base = BASES["CRATE-MAE"]
+    base = CRATE_MAE
     changed = trial(base, {"batch": 32, "eta": 0.3, "lambda_": 0.2})
     assert changed.title == "CRATE-MAE: batch 32, eta 0.3, lambda 0.2"
     assert (changed.batch, changed.learning_rate) == (32, base.learning_rate)

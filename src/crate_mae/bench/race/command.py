@@ -28,20 +28,6 @@ from crate_mae.progress import Board
 SIDE_BY_SIDE = 2
 
 
-def chosen(only: Sequence[str]) -> dict[str, dict[str, Recipe]]:
-    """Contestants by course; ``only`` names courses, contestants or both."""
-    contestants = list(dict.fromkeys(name for recipes in RECIPES.values() for name in recipes))
-    for name in only:
-        if name not in RECIPES and name not in contestants:
-            raise UserError(f"there is no {name} in the race; choose from {', '.join([*RECIPES, *contestants])}.")
-    courses = [name for name in RECIPES if name in only] or list(RECIPES)
-    racing = [name for name in contestants if name in only] or contestants
-    found = {course: {name: RECIPES[course][name] for name in racing if name in RECIPES[course]} for course in courses}
-    if not any(found.values()):
-        raise UserError(f"{', '.join(racing)} does not race on {', '.join(courses)}; leave one of them out of --only.")
-    return {course: recipes for course, recipes in found.items() if recipes}
-
-
 def race(
     out: Path,
     data_root: Path | None,

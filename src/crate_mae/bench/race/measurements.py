@@ -140,15 +140,16 @@ def finetune(model: Classifier, it: Pretrained, chosen: np.ndarray, steps: int, 
 
 
 @torch.no_grad()
-def accuracy(model: Classifier, images: RaceImages) -> float:
-    """Per cent of the test images."""
+def accuracy(model: Classifier, images: RaceImages, chosen: Int[np.ndarray, " m"] | None = None) -> float:
+    """Per cent of the test images, or of those that are chosen."""
     model.eval()
+    chosen = np.arange(len(images.test)) if chosen is None else chosen
     right = 0
-    for first in range(0, len(images.test), EVALUATED_AT_ONCE):
-        chosen = np.arange(first, min(first + EVALUATED_AT_ONCE, len(images.test)))
-        guesses = model(batch(images.test, chosen, model.config)).argmax(1).numpy()
-        right += int((guesses == images.test_labels[chosen]).sum())
-    return 100 * right / len(images.test)
+    for first in range(0, len(chosen), EVALUATED_AT_ONCE):
+        part = chosen[first : first + EVALUATED_AT_ONCE]
+        guesses = model(batch(images.test, part, model.config)).argmax(1).numpy()
+        right += int((guesses == images.test_labels[part]).sum())
+    return 100 * right / len(chosen)
 
 
 def measurements(course: Course, contestant: str) -> dict[str, Measurement]:

@@ -1,11 +1,12 @@
 """Who races and on what: each contestant with its own best recipe, each course with its images and its labels."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from crate_mae.errors import UserError
+from crate_mae.models.architectures import model_config
 from crate_mae.models.config import ModelConfig
-from crate_mae.models.zoo import model_config
 
 
 @dataclass(frozen=True)
@@ -90,3 +91,17 @@ RECIPES = {
 """For each course, the contestants by the names that --only takes."""
 REFERENCES = ("paper-form",)
 """Contestants that are there to be compared layer by layer; they are not fine-tuned."""
+
+
+def chosen(only: Sequence[str]) -> dict[str, dict[str, Recipe]]:
+    """Contestants by course; ``only`` names courses, contestants or both."""
+    contestants = list(dict.fromkeys(name for recipes in RECIPES.values() for name in recipes))
+    for name in only:
+        if name not in RECIPES and name not in contestants:
+            raise UserError(f"there is no {name} in the race; choose from {', '.join([*RECIPES, *contestants])}.")
+    courses = [name for name in RECIPES if name in only] or list(RECIPES)
+    racing = [name for name in contestants if name in only] or contestants
+    found = {course: {name: RECIPES[course][name] for name in racing if name in RECIPES[course]} for course in courses}
+    if not any(found.values()):
+        raise UserError(f"{', '.join(racing)} does not race on {', '.join(courses)}; leave one of them out of --only.")
+    return {course: recipes for course, recipes in found.items() if recipes}

@@ -1,15 +1,15 @@
 """The search behind the desk recipes: short trainings on CIFAR-10, as many for ViT-MAE as for CRATE-MAE.
 
-    python -m crate_mae.bench.race.search --data-root DIR --out runs/search
+    python -m crate_mae.bench.race.search --round 1 --data-root DIR --out runs/search-1
 
 Every trial changes a few settings of its family's base and trains for the same processor time. Trials run as the race
-does: one core each, two side by side, resumable. A copy of ``runs/search/race.json`` is ``benchmarks/search.json``,
+does: one core each, two side by side, resumable. A copy of ``runs/search-1/race.json`` is ``benchmarks/search-1.json``,
 from which ``make pages`` writes the table of docs/log.md.
 """
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,42 +18,76 @@ from rich.console import Console
 from crate_mae.bench.race.command import race
 from crate_mae.bench.race.recipes import DECODER, Course, Recipe
 
-SECONDS = 150.0
-"""Of processor time, for each trial."""
+FAMILIES = ("CRATE-MAE", "ViT-MAE")
 COURSE = Course("cifar10", image_size=32, patch_size=4, stored_size=32, finetune_steps={}, probe_images=10_000)
-BASES = {
-    "CRATE-MAE": Recipe(
-        "CRATE-MAE",
-        "crate_mae_tiny_residual",
-        {"dim": 256, "heads": 8, "depth": 4, **DECODER},
-        learning_rate=2e-3,
-    ),
-    "ViT-MAE": Recipe("ViT-MAE", "vit_mae_small", {"dim": 192, "heads": 6, "depth": 4, **DECODER}, learning_rate=1e-3),
-}
 LARGER_STEP = {"eta": 0.5, "lambda_": 0.1}  # the threshold eta lambda stays 0.05
-TRIALS: dict[str, list[dict[str, Any]]] = {
-    "CRATE-MAE": [
-        {},
-        LARGER_STEP,
-        {"dim": 384, "heads": 12},
-        {"learning_rate": 4e-3},
-        {"norm_pix_loss": True},
-        {"dim": 384, "heads": 12, "depth": 2, **LARGER_STEP},
-        {"decoder_depth": 1, **LARGER_STEP},
-        {"batch": 64, **LARGER_STEP},
-    ],
-    "ViT-MAE": [
-        {},
-        {"learning_rate": 2e-3},
-        {"dim": 256, "heads": 8},
-        {"dim": 128, "heads": 4, "learning_rate": 2e-3},
-        {"norm_pix_loss": True},
-        {"decoder_depth": 1},
-        {"depth": 3},
-        {"batch": 64},
-    ],
+CRATE_MAE = Recipe(
+    "CRATE-MAE", "crate_mae_tiny_residual", {"dim": 256, "heads": 8, "depth": 4, **DECODER}, learning_rate=2e-3
+)
+VIT_MAE = Recipe("ViT-MAE", "vit_mae_small", {"dim": 192, "heads": 6, "depth": 4, **DECODER}, learning_rate=1e-3)
+
+
+@dataclass(frozen=True)
+class Round:
+    """Trials of the same length, as many for each family."""
+
+    seconds: float
+    """Of processor time, for each trial."""
+    bases: tuple[Recipe, ...]
+    """One for each family."""
+    trials: Mapping[str, list[dict[str, Any]]]
+    """What each trial of a family changes: fields of ``Recipe``, and of ``ModelConfig``."""
+
+
+ROUNDS = {
+    1: Round(
+        150,
+        (CRATE_MAE, VIT_MAE),
+        {
+            "CRATE-MAE": [
+                {},
+                LARGER_STEP,
+                {"dim": 384, "heads": 12},
+                {"learning_rate": 4e-3},
+                {"norm_pix_loss": True},
+                {"dim": 384, "heads": 12, "depth": 2, **LARGER_STEP},
+                {"decoder_depth": 1, **LARGER_STEP},
+                {"batch": 64, **LARGER_STEP},
+            ],
+            "ViT-MAE": [
+                {},
+                {"learning_rate": 2e-3},
+                {"dim": 256, "heads": 8},
+                {"dim": 128, "heads": 4, "learning_rate": 2e-3},
+                {"norm_pix_loss": True},
+                {"decoder_depth": 1},
+                {"depth": 3},
+                {"batch": 64},
+            ],
+        },
+    ),
+    2: Round(
+        300,
+        (
+            replace(CRATE_MAE, settings={**CRATE_MAE.settings, **LARGER_STEP}, batch=64),
+            replace(VIT_MAE, settings={**VIT_MAE.settings, "decoder_depth": 1}, batch=64),
+        ),
+        {
+            "CRATE-MAE": [
+                {},
+                {"mask_ratio": 0.85},
+                {"dim": 384, "heads": 12, "depth": 3},
+                {"batch": 32, "learning_rate": 1.5e-3},
+            ],
+            "ViT-MAE": [
+                {},
+                {"mask_ratio": 0.85},
+                {"dim": 256, "heads": 8},
+                {"batch": 32, "learning_rate": 0.7e-3},
+            ],
+        },
+    ),
 }
-"""What each trial changes: fields of ``Recipe``, and of ``ModelConfig``."""
 
 
 def trial(base: Recipe, changes: Mapping[str, Any]) -> Recipe:
@@ -73,7 +107,7 @@ def table(record: Mapping[str, Any]) -> str:
     """A line for each trial, the best probe first within each family."""
     lines = ["| family | changes to the base | parameters | images/s | loss | probe, % | 20-NN, % |"]
     lines.append("|---|---|---:|---:|---:|---:|---:|")
-    for family in BASES:
+    for family in FAMILIES:
         of_family = [result for result in record["results"] if result["contestant"].startswith(f"{family}:")]
         for one in sorted(of_family, key=lambda result: -result["probe"]):
             changes = one["contestant"].removeprefix(f"{family}: ")
@@ -87,17 +121,19 @@ def table(record: Mapping[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--round", type=int, choices=ROUNDS, required=True)
     parser.add_argument("--data-root", type=Path, help="the folder that holds cifar10")
     parser.add_argument("--out", type=Path, default=Path("runs/search"))
     given = parser.parse_args()
-    recipes = [trial(BASES[family], changes) for family in BASES for changes in TRIALS[family]]
+    chosen = ROUNDS[given.round]
+    recipes = [trial(base, changes) for base in chosen.bases for changes in chosen.trials[base.title]]
     race(
         given.out,
         given.data_root,
-        seconds=SECONDS,
+        seconds=chosen.seconds,
         seeds=1,
         console=Console(),
-        command="python -m crate_mae.bench.race.search",
+        command=f"python -m crate_mae.bench.race.search --round {given.round}",
         recipes={"cifar10": {recipe.title: recipe for recipe in recipes}},
         courses={"cifar10": COURSE},
     )

@@ -1,4 +1,4 @@
-"""Pretraining for a number of seconds of processor time.
+"""Training for a number of seconds of processor time.
 
 What counts is the time that this process computes, in training steps and their batches: a machine that others use
 makes it last longer, and changes nothing else. Evaluation and checkpoints are not counted.
@@ -22,6 +22,7 @@ from crate_mae.bench.race.recipes import Course, Recipe
 from crate_mae.data.transforms import sample_generator
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.config import ModelConfig
+from crate_mae.models.image_model import ImageModel
 from crate_mae.tokens import random_mask
 from crate_mae.training.optim import adamw, cosine_schedule, set_learning_rate
 
@@ -54,31 +55,68 @@ class State:
 def train(
     course: Course, recipe: Recipe, images: RaceImages, *, seconds: float, seed: int, checkpoint: Path, report: Report
 ) -> tuple[MaskedAutoencoder, State]:
-    """Train, or continue from ``checkpoint``, until the seconds are used."""
+    """Pretrain, or continue from ``checkpoint``, until the seconds are used."""
     config = course.config(recipe)
-    model = MaskedAutoencoder(config, torch.Generator().manual_seed(seed)).train()
+    model = MaskedAutoencoder(config, torch.Generator().manual_seed(seed))
     optimiser = adamw(model, recipe.learning_rate, recipe.weight_decay, recipe.betas)
-    state = _resumed(checkpoint, model, optimiser)
     seen, held_out = np.flatnonzero(~images.held_out), np.flatnonzero(images.held_out)[:CURVE_IMAGES]
-    saved = time.monotonic()
+
+    def loss(step: int) -> Tensor:
+        generator = sample_generator(seed, step)
+        chosen = seen[batch_of(step, recipe.batch, len(seen), seed)]
+        inputs = batch(images.train, chosen, config, generator)
+        return model(inputs, random_mask(len(chosen), config.num_patches, recipe.mask_ratio, generator)).loss
+
+    def watched() -> float:
+        return masked_error(model, images.train, held_out, recipe.mask_ratio)
+
+    budget = Budget(seconds, recipe.learning_rate, recipe.warmup, recipe.clip)
+    state = for_seconds(budget, model, optimiser, loss, checkpoint, report, watched)
+    return model.eval(), state
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Seconds of processor time, and the learning rate over them."""
+
+    seconds: float
+    learning_rate: float
+    """The peak."""
+    warmup: float
+    """The share of the seconds in which it rises."""
+    clip: float
+    """The largest norm of the gradient."""
+
+
+def for_seconds(
+    budget: Budget,
+    model: ImageModel,
+    optimiser: torch.optim.Optimizer,
+    loss: Callable[[int], Tensor],
+    checkpoint: Path,
+    report: Report,
+    watched: Callable[[], float] | None = None,
+) -> State:
+    """Training steps, from ``checkpoint`` if it is there, until the seconds are used.
+
+    ``loss`` is that of a step, with its batch; ``watched`` gives a number now and then for the curve and the report.
+    """
+    model.train()
+    state = _resumed(checkpoint, model, optimiser)
+    seconds, saved = budget.seconds, time.monotonic()
     with freed_memory_kept():
         while state.used < seconds:
             began = time.process_time()
-            generator = sample_generator(seed, state.step)
-            rate = cosine_schedule(int(TICKS * state.used / seconds), TICKS, recipe.warmup, recipe.learning_rate)
-            set_learning_rate(optimiser, rate)
-            chosen = seen[_batch_of(state.step, recipe.batch, len(seen), seed)]
-            inputs = batch(images.train, chosen, config, generator)
-            masks = random_mask(len(chosen), config.num_patches, recipe.mask_ratio, generator)
-            model(inputs, masks).loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+            ticks = int(TICKS * state.used / seconds)
+            set_learning_rate(optimiser, cosine_schedule(ticks, TICKS, budget.warmup, budget.learning_rate))
+            loss(state.step).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), budget.clip)
             optimiser.step()
             optimiser.zero_grad()
             state.used += time.process_time() - began
             state.step += 1
-            if state.used >= seconds * (len(state.curve) + 1) / CURVE_POINTS:
-                loss = masked_error(model, images.train, held_out, recipe.mask_ratio)
-                state.curve.append((state.used, loss))
+            if watched is not None and state.used >= seconds * (len(state.curve) + 1) / CURVE_POINTS:
+                state.curve.append((state.used, watched()))
             try:
                 report(min(state.used / seconds, 1.0), f"loss {state.curve[-1][1]:.3f}" if state.curve else "")
             except Stopped:
@@ -87,10 +125,10 @@ def train(
             if time.monotonic() - saved > SAVE_EVERY:
                 _save(checkpoint, model, optimiser, state)
                 saved = time.monotonic()
-    return model.eval(), state
+    return state
 
 
-def _batch_of(step: int, size: int, count: int, seed: int) -> np.ndarray:
+def batch_of(step: int, size: int, count: int, seed: int) -> np.ndarray:
     """The places of a step's images in a sequence of epochs, each in an order of its own."""
     places = np.arange(step * size, (step + 1) * size)
     return np.array([_order(seed, place // count, count)[place % count] for place in places])
@@ -122,13 +160,13 @@ def masked_batches(
         yield batch(pixels, part, config), masks
 
 
-def _save(path: Path, model: MaskedAutoencoder, optimiser: torch.optim.Optimizer, state: State) -> None:
+def _save(path: Path, model: ImageModel, optimiser: torch.optim.Optimizer, state: State) -> None:
     content: dict[str, Any] = {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "state": asdict(state)}
     with atomic_write(path) as temporary:
         torch.save(content, temporary)
 
 
-def _resumed(path: Path, model: MaskedAutoencoder, optimiser: torch.optim.Optimizer) -> State:
+def _resumed(path: Path, model: ImageModel, optimiser: torch.optim.Optimizer) -> State:
     if not path.is_file():
         return State()
     content = torch.load(path, weights_only=True)

@@ -1,26 +1,28 @@
 // One model's completion: the picture, its error beside the mean patch's, and a map of errors.
 
-import { patches, ramp } from "./drawing.js";
-import { $, about, announce, latest, query, short, state } from "./state.js";
+import { element, patches, ramp } from "./drawing.js";
+import { $, about, announce, latest, query, short, state, whose } from "./state.js";
 import { number, sentence } from "./words.js";
 
 const PIXELATED = 64;  // pictures up to this side are shown pixel by pixel
 
 export class Completion {
-  /** `onMask` is told the mask of an answer to the newest question. */
-  constructor(index, onMask) {
+  /** `onMask` gets every answer, with the revision of the mask it was asked for. */
+  constructor(index, onMask, onFailure) {
     this.index = index;
     this.onMask = onMask;
     this.figure = $("completion-template").content.cloneNode(true).firstElementChild;
     this.figure.querySelector(".by").textContent = `by ${short(index)}`;
     $("stage").insertBefore(this.figure, $("stage").querySelector(".original"));
     this.answer = null;
-    this.asked = latest(this.figure, (...given) => this.#complete(...given));
+    this.asked = latest({ part: this.figure, section: $("completion-section"), who: whose(index) }, (...given) => this.#complete(...given), onFailure);
   }
 
   ask(made) { this.asked.ask({ revision: state.revision, made }); }
 
   cancel() { this.asked.cancel(); }
+
+  age() { if (this.answer) this.asked.age(); }
 
   async #complete({ revision, made }, signal) {
     const answer = this.answer = await query("/api/complete", this.index, made, signal);
@@ -38,12 +40,10 @@ export class Completion {
   /** The map of errors, on a scale that all models share; hidden unless asked for. */
   showErrors(on, largest) {
     const canvas = this.figure.querySelector("canvas");
-    const scale = this.figure.querySelector(".scale");
-    canvas.hidden = scale.hidden = !on || !this.answer;
+    canvas.hidden = !on || !this.answer;
     this.figure.classList.toggle("dimmed", !canvas.hidden);
     if (canvas.hidden) return;
     const rows = this.answer.errors.map((row) => row.map((error) => (error === null ? null : ramp(error / largest))));
-    scale.textContent = `Error of each patch: dark is 0, bright ${number(largest, 3)}.`;
     patches(canvas, rows, `Map of errors of ${short(this.index)}: dark is 0, bright ${number(largest, 3)}`);
   }
 
@@ -59,6 +59,12 @@ export class Completion {
   }
 }
 
+/** The scale of the map of errors. */
+export function showScale(on, largest) {
+  $("error-scale").hidden = !on;
+  $("error-scale").replaceChildren("Error of each masked patch: 0", element("span", { class: "ramp" }), number(largest, 3));
+}
+
 /** The picture as the first model on the page takes it, below the mask and beside the completions. */
 export function showOriginal(address) {
   const index = state.shown[0];
@@ -68,7 +74,7 @@ export function showOriginal(address) {
   const sizes = new Set(about.models.map((model) => `${model.image_size} ${model.channels}`));
   $("original-of").textContent = sizes.size > 1 ? `as ${short(index)} takes it` : "";
   const kind = { 1: "gray", 3: "in colour", 4: "with transparency" }[channels];
-  const how = state.picture.sample ? "" : { crop: "the middle of it, ", stretch: "squeezed, " }[state.picture.fit];
+  const how = state.picture.sample ? "" : { crop: "the middle of it, ", pad: "all of it with a border, ", stretch: "stretched, " }[state.picture.fit];
   $("original-note").textContent = `${sentence(state.picture.title)}, ${how}${width} × ${height} pixels, ${kind}.`;
   for (const part of document.querySelectorAll(".paint, .original")) {
     part.style.setProperty("--shape", `${width} / ${height}`);

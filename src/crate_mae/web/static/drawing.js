@@ -28,7 +28,7 @@ export function element(name, attributes = {}, ...children) {
 }
 
 const SVG = "http://www.w3.org/2000/svg";
-const [WIDTH, HEIGHT, SIDE, TOP, BOTTOM] = [340, 120, 14, 24, 20];
+const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [340, 140, 46, 14, 22, 22];
 
 function svg(name, attributes, ...children) {
   const made = document.createElementNS(SVG, name);
@@ -37,31 +37,46 @@ function svg(name, attributes, ...children) {
   return made;
 }
 
+/** Round numbers, two to five of them, from the last at or below `low` to the first at or above `high`. */
+function ticks(low, high) {
+  const span = high - low || Math.abs(high) || 1;
+  const power = 10 ** Math.floor(Math.log10(span / 2));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => span / size <= 3);
+  const first = Math.floor(low / step);
+  const last = Math.max(Math.ceil(high / step), first + 1);
+  return Array.from({ length: last - first + 1 }, (_, index) => (first + index) * step);
+}
+
 /**
  * Curves over the layers on one axis, with their first and last values and one layer marked.
- * `lines` are {values, order, text}; a click on a layer calls `choose`.
+ * `lines` are {values, order}; a click on a layer calls `choose`.
  */
 export function curves(lines, layers, marked, text, label, choose) {
   const all = lines.flatMap(({ values }) => values);
-  const [low, high] = [Math.min(...all), Math.max(...all)];
-  const x = (index) => (layers > 1 ? SIDE + (index / (layers - 1)) * (WIDTH - 2 * SIDE) : WIDTH / 2);
-  const y = (value) => HEIGHT - BOTTOM - (high > low ? (value - low) / (high - low) : 0.5) * (HEIGHT - TOP - BOTTOM);
-  const step = layers > 1 ? (WIDTH - 2 * SIDE) / (layers - 1) : WIDTH;
-  const parts = [svg("line", { x1: x(marked), x2: x(marked), y1: 4, y2: HEIGHT - BOTTOM + 4, class: "here" }),
-    svg("text", { x: 0, y: HEIGHT - 3 }, "layer 1"), svg("text", { x: WIDTH, y: HEIGHT - 3, class: "end" }, `layer ${layers}`)];
+  const axis = ticks(Math.min(...all), Math.max(...all));
+  const [low, high] = [axis[0], axis.at(-1)];
+  const step = layers > 1 ? (WIDTH - LEFT - RIGHT) / (layers - 1) : WIDTH - LEFT - RIGHT;
+  const x = (index) => (layers > 1 ? LEFT + index * step : (LEFT + WIDTH - RIGHT) / 2);
+  const y = (value) => HEIGHT - BOTTOM - ((value - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
+  const parts = axis.flatMap((value) => [svg("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value), class: "grid" }),
+    svg("text", { x: LEFT - 8, y: y(value) + 4, class: "end" }, text(value))]);
+  parts.push(svg("line", { x1: x(marked), x2: x(marked), y1: 4, y2: HEIGHT - BOTTOM + 4, class: "here" }));
+  for (let index = 0; index < layers; index++) {
+    const words = layers <= 8 || index % 2 === 0 ? index + 1 : "";
+    parts.push(svg("text", { x: x(index), y: HEIGHT - 4, class: `middle${index === marked ? " chosen" : ""}` }, words));
+  }
   for (const { values, order } of lines) {
     const here = Math.min(marked, values.length - 1);
     parts.push(svg("polyline", { points: values.map((value, index) => `${x(index)},${y(value)}`).join(" "), class: `line-${order}` }));
-    values.forEach((value, index) => parts.push(svg("circle", { cx: x(index), cy: y(value), r: index === here ? 5 : 2.2, class: `line-${order}` })));
+    values.forEach((value, index) => parts.push(svg("circle", { cx: x(index), cy: y(value), r: index === here ? 5 : 2.5, class: `line-${order}` })));
   }
-  const ends = [[0, (values) => values[0], ""], [WIDTH, (values) => values.at(-1), "end"]];
-  for (const [at, value, side] of ends) {
+  for (const end of [0, -1]) {
     let above = -Infinity;  // the highest first; one that would touch it goes below its own point
-    for (const { values, order } of [...lines].sort((one, other) => value(other.values) - value(one.values))) {
-      const height = y(value(values));
-      const clash = height - above < 16;
-      const place = clash ? Math.min(height + 18, HEIGHT - BOTTOM + 2) : height - 8;
-      parts.push(svg("text", { x: at, y: place, class: `${side} line-${order}` }, text(value(values))));
+    for (const { values, order } of [...lines].sort((one, other) => other.values.at(end) - one.values.at(end))) {
+      const [value, height] = [values.at(end), y(values.at(end))];
+      const place = height - above < 18 ? height + 18 : height - 8;
+      const [at, side] = end ? [x(values.length - 1) + RIGHT, "end"] : [LEFT, "start"];
+      parts.push(svg("text", { x: at, y: place, class: `${side} line-${order}` }, text(value)));
       above = height;
     }
   }

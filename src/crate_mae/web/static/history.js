@@ -1,6 +1,6 @@
 // Undo and redo.
 
-/** A list of states with a place in it; a new state drops what was undone. */
+/** A list of states with a place in it; a new state drops what was undone. One equal to the current one is not kept. */
 export class History {
   #states = []; #place = -1; #onMove;
 
@@ -8,10 +8,13 @@ export class History {
   constructor(onMove) { this.#onMove = onMove; }
 
   push(state) {
-    if (JSON.stringify(state) === JSON.stringify(this.#states[this.#place])) return;
+    const plain = ({ mask, drawn }) => JSON.stringify(drawn ?? mask);
+    if (this.current && plain(state) === plain(this.current)) return;
     this.#states = [...this.#states.slice(0, this.#place + 1), state].slice(-200);
     this.#move(this.#states.length - 1);
   }
+
+  get current() { return this.#states[this.#place]; }
 
   /** The state before (-1) or after (1); null where there is none. */
   go(step) {

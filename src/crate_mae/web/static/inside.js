@@ -1,13 +1,11 @@
 // Inside the encoder: curves over the layers for all models on one axis, and each model's PCA and attention.
 
 import { curves, element, patches, ramp } from "./drawing.js";
-import { $, about, latest, query, short, state, title } from "./state.js";
-import { FORMULAS, number, percent, QUANTITIES, sentence } from "./words.js";
+import { explain } from "./formulas.js";
+import { $, about, latest, query, short, state, whose } from "./state.js";
+import { number, percent, QUANTITIES, sentence } from "./words.js";
 
-/** A formula and what its letters mean, for a <details>. */
-export function explain(place, [formula, words]) {
-  place.replaceChildren(...(formula ? [element("p", { class: "math" }, formula)] : []), ...(words ? [element("p", { class: "quiet" }, words)] : []));
-}
+const weight = (value) => (value < 0.001 ? "< 0.001" : number(value, 2));
 
 export class Inside {
   constructor(index, onLayers) {
@@ -17,21 +15,24 @@ export class Inside {
     this.article = $("inside-template").content.cloneNode(true).firstElementChild;
     this.article.querySelector("h3").textContent = short(index);
     this.article.querySelector(".pca .plain").textContent = "Similar tokens have similar colours; checks are background.";
-    explain(this.article.querySelector(".pca .formula div"), FORMULAS.pca);
+    explain(this.article.querySelector(".pca .formula div"), "pca");
     this.article.querySelector(".attention .plain").textContent = "Which patches each head reads for its summary of the picture: bright ones.";
     $("insides").append(this.article);
+    const section = $("inside-section");
     this.asks = {
-      layers: latest($("inside-section"), async (_, signal) => {
+      layers: latest({ part: section, section, who: whose(index) }, async (_, signal) => {
         this.layers = await query("/api/layers", this.index, {}, signal);
         onLayers();
       }),
-      layer: latest(this.article, async (params, signal) => {
+      layer: latest({ part: this.article, section, who: whose(index) }, async (params, signal) => {
         const answer = await query("/api/layer", this.index, params, signal);
         this.#components(answer);
         this.#attention(answer);
       }),
     };
   }
+
+  age() { if (this.layers) Object.values(this.asks).forEach((one) => one.age()); }
 
   cancel() { Object.values(this.asks).forEach((one) => one.cancel()); }
 
@@ -46,9 +47,10 @@ export class Inside {
 
   showLayer() {
     this.article.querySelector(".note").textContent = this.layer < Number($("layer").value)
-      ? `${title(this.index)} has ${this.model.layers} layers; its last is shown.`
-      : `${title(this.index)}, layer ${this.layer} of ${this.model.layers}.`;
-    explain(this.article.querySelector(".attention .formula div"), ["", `${sentence(about.conventions[$("convention").value])}.`]);
+      ? `${this.model.name} has ${this.model.layers} layers; its last is shown.`
+      : `${this.model.name}, layer ${this.layer} of ${this.model.layers}`;
+    const convention = $("convention").value;
+    explain(this.article.querySelector(".attention .formula div"), convention, `${sentence(about.conventions[convention])}.`);
   }
 
   #components({ components: found, components_missing: missing, layer }) {
@@ -71,13 +73,13 @@ export class Inside {
       const canvas = element("canvas");
       patches(canvas, rows.map((row) => row.map((value) => ramp(value / largest))),
         `Attention of head ${head + 1} at layer ${layer}, largest weight ${number(largest, 2)}`);
-      const words = [`head ${head + 1}`, `max ${number(largest, 2)}`];
-      if (convention === "authors") words.push(`itself ${number(on_itself[head], 2)}`);
+      const words = [`head ${head + 1}`, `max ${weight(largest)}`];
+      if (convention === "authors") words.push(`itself ${weight(on_itself[head])}`);
       return element("figure", {}, canvas, element("figcaption", {}, ...words.map((word) => element("span", {}, word))));
     });
     this.article.querySelector(".heads").replaceChildren(...heads);
-    this.article.querySelector(".attention .words").textContent = "Dark is 0, bright each head's own largest weight (max)."
-      + (convention === "authors" ? " Itself: the class token's weight on itself." : "");
+    this.article.querySelector(".attention .words").replaceChildren("Weight: 0", element("span", { class: "ramp" }),
+      `max of each head.${convention === "authors" ? " Itself: the class token's weight on itself, not drawn." : ""}`);
   }
 
   shape(on) {
@@ -102,8 +104,7 @@ function card(name, known, choose, open) {
   const lines = known.filter((one) => one.layers.curves[name]).map((one) => ({ order: one.index, values: one.layers.curves[name] }));
   const heading = letter ? [letter, element("sup", {}, raised), element("span", { class: "quiet" }, ` ${words}`)] : [words];
   const formula = element("details", { class: "formula", "data-name": name, ...(open && { open: "" }) }, element("summary", {}, "Formula"), element("div"));
-  const [math, more] = FORMULAS[name];
-  explain(formula.querySelector("div"), [math, more ?? about.quantities[name].definition]);
+  explain(formula.querySelector("div"), name, about.quantities[name].definition);
   const values = known.map((one) => {
     const label = element("span", { class: `key line-${one.index}` }, short(one.index));
     const curve = one.layers.curves[name];

@@ -1,16 +1,17 @@
 // The page: what a person does, and what follows from it.
 
-import { announceCompletions, Completion, showOriginal } from "./completion.js";
+import { announceCompletions, Completion, showOriginal, showScale } from "./completion.js";
 import { element } from "./drawing.js";
 import { History } from "./history.js";
-import { explain, Inside, showNumbers } from "./inside.js";
+import { explain } from "./formulas.js";
+import { Inside, showNumbers } from "./inside.js";
 import { MaskGrid } from "./mask.js";
 import { complain, settle } from "./messages.js";
 import { listenForPictures, setUpSamples } from "./pictures.js";
 import { ask } from "./requests.js";
 import { $, about, announce, short, state, title } from "./state.js";
-import { FORMULAS } from "./words.js";
 
+const paint = document.querySelector(".paint");
 const total = about.models[0].grid[0] * about.models[0].grid[1];
 const shown = (all) => all.filter((one) => state.shown.includes(one.index));
 
@@ -24,12 +25,12 @@ function painted() {
   changed();
 }
 
-/** Show a mask of the history: {mask}, or {drawn: {count, seed}}. */
+/** Show a mask of the history: {mask}, or {drawn: {count, seed}}, whose mask is there once the server has drawn it. */
 function restore({ mask, drawn }) {
   state.drawn = drawn ?? null;
   if (mask) grid.value = mask;
   if (drawn) [$("count").value, $("seed").value] = [drawn.count, drawn.seed];
-  changed();
+  changed(!mask);
 }
 
 function setMask(mask) {
@@ -59,9 +60,11 @@ function adjust(keep) {
   if (state.drawn) draw(keep);
 }
 
-function changed() {
+/** `awaited` is whether the server draws the mask. */
+function changed(awaited = Boolean(state.drawn)) {
   state.revision += 1;
-  document.querySelector(".paint").ariaBusy = String(Boolean(state.drawn));  // the server draws it
+  paint.ariaBusy = String(awaited);
+  paint.classList.remove("stale");
   showMaskWords();
   askCompletions();
 }
@@ -81,9 +84,16 @@ function showMaskWords() {
 const completions = about.models.map((_, index) => new Completion(index, (answer, revision) => {
   showErrors();
   if (revision !== state.revision) return;
-  if (state.drawn) grid.value = answer.mask;
-  document.querySelector(".paint").ariaBusy = "false";
+  if (state.drawn) {
+    grid.value = answer.mask;
+    if (history.current.drawn === state.drawn) history.current.mask = answer.mask;  // Undo finds it without the server
+  }
+  paint.ariaBusy = "false";
+  paint.classList.remove("stale");
   announceCompletions(shown(completions), answer);
+}, () => {
+  if (paint.ariaBusy === "true") paint.classList.add("stale");
+  paint.ariaBusy = "false";
 }));
 const insides = about.models.map((_, index) => new Inside(index, () => showNumbers(insides, chooseLayer)));
 
@@ -95,12 +105,13 @@ function askCompletions() {
 function showErrors() {
   const largest = Math.max(...shown(completions).map((one) => one.largestError)) || 1;
   completions.forEach((one) => one.showErrors($("errors").checked, largest));
+  showScale($("errors").checked, largest);
 }
 
 function showLayer() {
   $("layer-out").textContent = `${$("layer").value} of ${$("layer").max}`;
   $("layer").ariaValueText = `layer ${$("layer-out").textContent}`;
-  $("threshold-out").textContent = Number($("threshold").value).toFixed(1);
+  $("threshold-out").textContent = `below ${Number($("threshold").value).toFixed(1)}`;
   insides.forEach((one) => one.showLayer());
   showNumbers(insides, chooseLayer);
 }
@@ -118,7 +129,7 @@ function chooseLayer(layer) {
 /** Everything anew: another picture, or other models. */
 function refresh() {
   for (const one of [...completions, ...insides]) one.shape(state.shown.includes(one.index));
-  for (const part of [$("stage"), $("insides")]) part.classList.toggle("pair", state.shown.length > 1);
+  for (const part of [$("stage"), $("insides"), $("map-controls")]) part.classList.toggle("pair", state.shown.length > 1);
   $("layer").max = Math.max(...state.shown.map((index) => about.models[index].layers));
   showLayer();
   askCompletions();
@@ -142,10 +153,14 @@ async function openPicture(picture) {
       return (await ask("/api/original", params, picture.file ?? null, own.signal)).blob();
     }));
     if (own.signal.aborted) return;
-    [...completions, ...insides].forEach((one) => one.cancel());
+    for (const one of [...completions, ...insides]) {
+      one.cancel();
+      one.age();
+    }
     Object.assign(state, { picture, originals });
   } catch (error) {
-    complain($("picture-section"), error, () => openPicture(picture));
+    if (error.name === "AbortError") return;
+    complain($("picture-section"), error, { retry: () => openPicture(picture) });
     if (error.retryAfter) setTimeout(() => { if (loading === own) openPicture(picture); }, 1000 * error.retryAfter);
     return;
   }
@@ -175,7 +190,7 @@ async function save() {
     settle($("completion-section"));
     announce("The picture was saved.");
   } catch (error) {
-    complain($("completion-section"), error, save);
+    complain($("completion-section"), error, { retry: save });
   } finally {
     $("save").disabled = false;
   }
@@ -185,8 +200,8 @@ async function save() {
 
 $("models").append(...about.models.map((model, index) => element("li", {},
   `${title(index)}: ${model.parameters.toLocaleString("en")} parameters, ${model.layers} encoder layers of ${model.heads} heads, ${model.grid.join(" × ")} patches`)));
-explain($("error-formula"), FORMULAS.error);
-explain($("layer-formula"), FORMULAS.layer);
+explain($("error-formula"), "error");
+explain($("layer-formula"), "layer");
 grid.shape(...about.models[0].grid);
 [$("count").max, $("count").value] = [total - 1, Math.round(0.75 * total)];
 

@@ -9,6 +9,7 @@ import { number, sentence } from "./words.js";
 const { upload, pixels, formats } = about.limits;
 
 export function setUpSamples(open) {
+  $("samples").classList.toggle("many", about.samples.length > 5);
   for (const { name, title } of about.samples) {
     const image = element("img", { src: `/api/samples/${encodeURIComponent(name)}`, alt: "" });
     const button = element("button", { type: "button", "aria-pressed": "false", "data-name": name, title, "aria-label": sentence(title) }, image);
@@ -38,7 +39,16 @@ export function listenForPictures(open) {
   const fileOf = (event) => (event.dataTransfer ?? event.clipboardData)?.files[0];
   const light = (on) => document.body.classList.toggle("dropping", on);
   addEventListener("paste", (event) => openFile(fileOf(event)));
-  addEventListener("dragover", (event) => { event.preventDefault(); light(true); });
+  addEventListener("dragover", (event) => {
+    if (!event.dataTransfer.types.includes("Files")) return;  // words and links are not for this page
+    event.preventDefault();
+    light(true);
+  });
   addEventListener("dragleave", (event) => { if (!event.relatedTarget) light(false); });
-  addEventListener("drop", (event) => { event.preventDefault(); light(false); openFile(fileOf(event)); });
+  addEventListener("drop", (event) => {
+    if (!event.dataTransfer.types.includes("Files")) return;
+    event.preventDefault();
+    light(false);
+    openFile(fileOf(event));
+  });
 }

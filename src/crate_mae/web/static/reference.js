@@ -18,6 +18,13 @@ function kind(schema) {
   return schema.type ?? "";
 }
 
+const names = ["ServedModel", "SampleName", "RequestLimits", "QuantityWords", "TokenComponents"];
+
+/** A type, with links to the parts of the answers that have a section of their own. */
+function linked(text) {
+  return text.split(/\b/).map((word) => (names.includes(word) ? element("a", { href: `#${word}` }, word) : word));
+}
+
 /** Words with `code` in them. */
 function words(text = "") {
   return text.split("`").map((part, index) => (index % 2 ? element("code", {}, part) : part));
@@ -30,7 +37,7 @@ function table(head, rows) {
 }
 
 function fields(schema) {
-  const rows = Object.entries(schema.properties ?? {}).map(([name, field]) => [element("code", {}, name), kind(field), words(field.description)]);
+  const rows = Object.entries(schema.properties ?? {}).map(([name, field]) => [element("code", {}, name), linked(kind(field)), words(field.description ?? lookup(field)?.description)]);
   return table(["field", "kind", "meaning"], rows);
 }
 
@@ -67,12 +74,12 @@ function operation(path, method, { summary, description, parameters = [], reques
 document.getElementById("lead").textContent = `${api.info.description} Version ${api.info.version}.`;
 const operations = Object.entries(api.paths).flatMap(([path, methods]) =>
   Object.entries(methods).map(([method, given]) => operation(path, method, given)));
-const names = ["ServedModel", "SampleName", "RequestLimits", "QuantityWords", "TokenComponents"];
 const used = names.map((name) => element("section", {}, element("h2", { id: anchor(name) }, element("code", {}, name)),
   element("p", {}, api.components.schemas[name].description), fields(api.components.schemas[name])));
+const list = (title, entries) => element("div", {}, element("h3", {}, title), element("ul", {}, ...entries));
 const entry = (name, words) => element("li", {}, element("a", { href: `#${anchor(name)}` }, element("code", {}, name)), ` ${words}`);
 const contents = element("nav", { class: "contents", "aria-labelledby": "contents" }, element("h2", { id: "contents" }, "Contents"),
-  element("ul", {}, ...Object.entries(api.paths).map(([path, methods]) => entry(path, Object.values(methods)[0].summary)),
-    ...names.map((name) => entry(name, api.components.schemas[name].description))));
+  list("Addresses", Object.entries(api.paths).map(([path, methods]) => entry(path, Object.values(methods)[0].summary + "."))),
+  list("Parts of the answers", names.map((name) => entry(name, api.components.schemas[name].description))));
 document.getElementById("operations").append(contents, ...operations, ...used);
 document.getElementById(location.hash.slice(1))?.scrollIntoView();

@@ -24,19 +24,46 @@ export const state = {
 // A family is name enough where each model has its own.
 const families = new Set(about.models.map((model) => model.family));
 export const short = (index) => (families.size === about.models.length ? about.models[index].family : about.models[index].name);
+/** Whose answer is missing, where there is a choice. */
+export const whose = (index) => (about.models.length > 1 ? short(index) : "");
 export const title = (index) => `${about.models[index].family} ${about.models[index].name}`;
 
-/** Asks about the picture, one question at a time; problems are told in `place`, which is stale meanwhile. */
-export function latest(place, run) {
+const parts = new Map();  // element -> {busy, outdated}: who waits for an answer that is shown there, whose is no longer right
+
+/**
+ * Asks about the picture, one question at a time. `part` of the page shows the answer: it is pale while that is no longer
+ * right. Problems are told in `section`.
+ */
+export function latest({ part, section, who }, run, onFailure = () => {}) {
+  if (!parts.has(part)) parts.set(part, { busy: new Set(), outdated: new Set() });
+  const mark = (name, on) => {
+    parts.get(part)[name][on ? "add" : "delete"](asked);
+    part.setAttribute("aria-busy", String(parts.get(part).busy.size > 0));
+    part.classList.toggle("stale", parts.get(part).outdated.size > 0);
+  };
   const asked = new Latest(async (question, signal) => {
     await run(question, signal);
-    settle(place, asked);
+    mark("outdated", false);
+    settle(section, asked);
   }, {
-    onBusy: () => place.setAttribute("aria-busy", "true"),
-    onIdle: () => place.setAttribute("aria-busy", "false"),
-    onProblem: (problem, question) => complain(place, problem, () => asked.ask(question), asked),
+    onBusy: () => mark("busy", true),
+    onIdle: () => mark("busy", false),
+    onProblem: (problem, question) => {
+      if (problem.name === "AbortError") return;
+      mark("outdated", true);
+      onFailure();
+      complain(section, problem, { retry: () => asked.ask(question), asker: asked, who });
+    },
   });
-  return asked;
+  return {
+    ask: (question) => asked.ask(question),
+    /** What is shown belongs to another picture. */
+    age: () => mark("outdated", true),
+    cancel: () => {
+      asked.cancel();
+      settle(section, asked);
+    },
+  };
 }
 
 /** The server's answer about the picture: by its sample's name, or by the picture as the model takes it. */

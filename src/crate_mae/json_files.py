@@ -1,0 +1,23 @@
+"""Small JSON files, such as the configuration of a checkpoint or of a run."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+MOST = 16 * 2**20
+"""Bytes. A configuration has a few thousand; the names of a million classes fit too."""
+
+
+def read_json(path: Path) -> Any:
+    """What a file says; ValueError where it is no JSON or too long to be a configuration, OSError as from ``open``.
+
+    A file that was made to fill the memory is not read further than ``MOST``.
+    """
+    with path.open("rb") as file:
+        content = file.read(MOST + 1)
+    if len(content) > MOST:
+        raise ValueError(f"it is longer than {MOST // 2**20} MB")
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None

@@ -1,0 +1,125 @@
+"""``--hours``: how long each training of a campaign lasts, what is run in which order, and when it stops.
+
+The seconds of a training are chosen once, when a folder is begun, and recorded in ``campaign.json`` there: all results
+of a folder have had the same. Hours that are given later run what is still open, further seeds included.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import torch
+from rich.console import Console
+
+from crate_mae.errors import UserError
+from crate_mae.planning.hardware import product_speed
+from crate_mae.reproduce.desk import PRETRAIN_SECONDS, desk
+from crate_mae.reproduce.scales import Scale
+from crate_mae.reproduce.schedule import open_tasks
+from crate_mae.reproduce.tasks import Place, Task, write_numbers
+
+RECORD = "campaign.json"
+REFERENCE_SPEED = 120e9
+"""Operations per second of one core, on the machine where the durations of measurements were taken."""
+SHORTEST = 20.0
+"""Seconds: a shorter pretraining is refused."""
+PLANNED = 0.93
+"""The share of the hours that is planned; the rest is for what takes longer than expected."""
+Wanted = Callable[[Scale], list[Task]]
+"""The tasks of a campaign, in the order in which they should run."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What this machine gives a process of one thread."""
+
+    speed: float
+    """Operations per second."""
+    share: float
+    """Processor seconds in a second on the clock: below 1 where other programs compute too."""
+
+
+def measured(seconds: float = 3.0) -> Machine:
+    """By products of matrices."""
+    speed = product_speed(torch.device("cpu"), "float32") / torch.get_num_threads()
+    threads, matrix = torch.get_num_threads(), torch.ones(256, 256)
+    torch.set_num_threads(1)
+    clock, used = time.monotonic(), time.thread_time()
+    while time.monotonic() < clock + seconds:
+        matrix @ matrix
+    share = (time.thread_time() - used) / (time.monotonic() - clock)
+    torch.set_num_threads(threads)
+    return Machine(speed, min(share, 1.0))
+
+
+def planned(place: Place, wanted: Wanted, hours: float | None, processes: int, console: Console) -> Place:
+    """The place with the seconds of its campaign, recorded or chosen now, and with the time at which to stop."""
+    machine, record = measured(), place.out / RECORD
+    speed = machine.speed / REFERENCE_SPEED
+    if record.is_file():
+        seconds = float(json.loads(record.read_text())["pretrain_seconds"])
+    elif hours is None:
+        seconds = PRETRAIN_SECONDS
+    else:
+        available = PLANNED * hours * 3600 * processes * machine.share
+        seconds = _seconds_that_fit(place, wanted, available, speed)
+    place = replace(place, scale=desk(seconds, speed))
+    if not record.is_file():
+        place.out.mkdir(parents=True, exist_ok=True)
+        write_numbers(record, {"pretrain_seconds": seconds, "hours": hours})
+    if hours is not None:
+        place = replace(place, deadline=time.time() + 3600 * hours)
+    _say(place, open_tasks(wanted(place.scale), place), machine, processes, console)
+    return place
+
+
+def _seconds_that_fit(place: Place, wanted: Wanted, available: float, speed: float) -> float:
+    """Of a pretraining, so that all tasks take this many seconds of one core: their sum is linear in it."""
+
+    def total(seconds: float) -> float:
+        there = replace(place, scale=desk(seconds, speed))
+        return sum(task.seconds(there) or 0.0 for task in open_tasks(wanted(there.scale), there))
+
+    fixed = total(0.0)
+    slope = (total(100.0) - fixed) / 100.0
+    if slope == 0:
+        return PRETRAIN_SECONDS
+    seconds = (available - fixed) / slope
+    if seconds < SHORTEST:
+        least = (fixed + SHORTEST * slope) / available
+        raise UserError(
+            f"that is too short for all of it: every pretraining would have {max(seconds, 0):.0f} s. Give {least:.1f} "
+            "times the --hours, or fewer --seeds."
+        )
+    return float(round(seconds))
+
+
+def _say(place: Place, tasks: Sequence[Task], machine: Machine, processes: int, console: Console) -> None:
+    """What will be run, in which order, and how long it takes."""
+    timed = place.scale.timed
+    assert timed is not None
+    lines = [
+        f"Campaign in {place.out}: every pretraining has {timed.pretrain_seconds:g} s of processor time, every "
+        f"fine-tuning {timed.finetune_seconds:g} s.",
+        f"This machine gives a process {machine.share:.0%} of a core at the moment; {processes} run side by side.",
+    ]
+    groups: dict[tuple[tuple[int, ...], str], list[Task]] = {}
+    for task in sorted(tasks, key=lambda task: task.order):
+        groups.setdefault((task.order, task.name.split()[0]), []).append(task)
+    for (order, kind), group in groups.items():
+        minutes = _clock(group, place, machine, processes)
+        lines.append(f"  {minutes:6.1f} min  seed {order[0]}: {kind}, {len(group)}")
+    total = _clock(tasks, place, machine, processes)
+    lines.append(f"  {total:6.1f} min  in all, without what is done")
+    if place.deadline is not None:
+        at = datetime.fromtimestamp(place.deadline, UTC)
+        lines.append(f"It stops at {at:%Y-%m-%d %H:%M} UTC, and the same command continues from there.")
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _clock(tasks: Sequence[Task], place: Place, machine: Machine, processes: int) -> float:
+    """Minutes on the clock."""
+    return sum(task.seconds(place) or 0.0 for task in tasks) / machine.share / processes / 60

@@ -1,0 +1,158 @@
+"""Measurements at desk scale: linear probes of a pretrained model, and the error of its completions."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int, UInt8
+
+from crate_mae.bench.race.images import batch, load
+from crate_mae.bench.race.training import EVALUATED_AT_ONCE, masked_error
+from crate_mae.evaluation.linear_probe import STRENGTHS, linear_probe
+from crate_mae.features.extraction import Which, describe
+from crate_mae.models.image_model import ImageModel
+from crate_mae.models.zoo import load_autoencoder
+from crate_mae.reproduce.desk_tasks import (
+    EVALUATED,
+    FIT,
+    PROBE_IMAGES,
+    START,
+    TEST_IMAGES,
+    Decoded,
+    DeskTask,
+    images_of,
+    order_of,
+    some,
+    timed,
+)
+from crate_mae.reproduce.desk_trainings import DeskFinetuned, DeskPretrained
+from crate_mae.reproduce.scales import Kinds, Model
+from crate_mae.reproduce.tasks import Measurement, Place, Task, write_numbers
+
+
+@dataclass(frozen=True)
+class DeskProbed(DeskTask, Measurement):
+    """Linear probes of the class token and of the mean over the patches, last layer."""
+
+    model: Model
+    data: str
+
+    @property
+    def name(self) -> str:
+        return f"probe {self.model.name} on {self.data}"
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        return order_of(self.model, 2)
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        return (self.model.data, self.data)
+
+    @property
+    def before(self) -> tuple[Task, ...]:
+        return (DeskPretrained(self.model), Decoded(self.data))
+
+    def beside(self, place: Place) -> Path:
+        return DeskPretrained(self.model).folder(place) / "probe" / self.data
+
+    def file(self, place: Place) -> Path:
+        return self.beside(place) / "probe.json"
+
+    def seconds(self, place: Place) -> float:
+        features = (PROBE_IMAGES + TEST_IMAGES) / EVALUATED
+        return START + (features + FIT.get(self.data, 60.0)) / timed(place).speed
+
+    def run(self, place: Place) -> None:
+        images = load(images_of(place, self.data))
+        model = load_autoencoder(DeskPretrained(self.model).folder(place))
+        fitted = np.sort(np.random.default_rng(0).permutation(len(images.train))[:PROBE_IMAGES])
+        tested = some(TEST_IMAGES, len(images.test))
+        labels, truth = images.train_labels[fitted], images.test_labels[tested]
+        with self.reporting(place) as report:
+            train_features = features(model, images.train, fitted)
+            report(0.3, "")
+            test_features = features(model, images.test, tested)
+            results: list[dict[str, Any]] = []
+            for which, values in train_features.items():
+                fits = 0
+
+                def advance(note: str) -> None:
+                    nonlocal fits
+                    fits += 1
+                    report(0.4 + 0.3 * (len(results) + fits / (2 * len(STRENGTHS))), note)
+
+                found = linear_probe(values, labels, test_features[which], truth, seed=self.model.seed, advance=advance)
+                chosen, best = found.chosen, found.best_on_test
+                results.append(
+                    {
+                        "pool": which.pool,
+                        "accuracy": chosen.test,
+                        "C": chosen.C,
+                        "paper_protocol": {"accuracy": best.test, "C": best.C},
+                        "sweep": [asdict(strength) for strength in found.strengths],
+                    }
+                )
+            write_numbers(self.file(place), {"fitted": len(fitted), "tested": len(tested), "results": results})
+
+
+@torch.no_grad()
+def features(
+    model: ImageModel, pixels: UInt8[np.ndarray, "n H W c"], chosen: Int[np.ndarray, " m"]
+) -> dict[Which, Float[np.ndarray, "m d"]]:
+    """The class token and the mean of the patches of the last layer, for the chosen images."""
+    wanted = [Which(-1, "cls"), Which(-1, "mean")]
+    found: dict[Which, list[np.ndarray]] = {which: [] for which in wanted}
+    for first in range(0, len(chosen), EVALUATED_AT_ONCE):
+        part = batch(pixels, chosen[first : first + EVALUATED_AT_ONCE], model.config)
+        for which, values in describe(model, wanted, part).items():
+            found[which].append(values.numpy())
+    return {which: np.concatenate(parts) for which, parts in found.items()}
+
+
+@dataclass(frozen=True)
+class DeskReconstructed(DeskTask, Measurement):
+    """The error on masked patches, of images that the model was trained on and of the set's own test images."""
+
+    model: Model
+
+    @property
+    def name(self) -> str:
+        return f"complete with {self.model.name}"
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        return order_of(self.model, 1)
+
+    @property
+    def before(self) -> tuple[Task, ...]:
+        return (DeskPretrained(self.model),)
+
+    def beside(self, place: Place) -> Path:
+        return DeskPretrained(self.model).folder(place)
+
+    def file(self, place: Place) -> Path:
+        return self.beside(place) / "reconstruction.json"
+
+    def seconds(self, place: Place) -> float:
+        return START + 2 * TEST_IMAGES / EVALUATED / timed(place).speed
+
+    def run(self, place: Place) -> None:
+        images, model = load(images_of(place, self.model.data)), load_autoencoder(self.beside(place))
+        seen = np.flatnonzero(~images.held_out)
+        chosen = {
+            "train": (images.train, seen[some(TEST_IMAGES, len(seen))]),
+            "val": (images.test, some(TEST_IMAGES, len(images.test))),
+        }
+        with self.reporting(place) as report:
+            numbers = {}
+            for split, (pixels, indices) in chosen.items():
+                numbers[f"{split}_loss"] = masked_error(model, pixels, indices, self.model.mask_ratio)
+                report(0.5, "")
+            write_numbers(self.file(place), numbers)
+
+
+TIMED = Kinds(DeskPretrained, DeskFinetuned, DeskProbed, DeskReconstructed)
+"""Tasks whose trainings last a number of seconds."""

@@ -1,0 +1,36 @@
+"""Paths that people give: what no file can be called is refused before the system is asked for more."""
+
+import os
+from pathlib import Path
+
+from crate_mae.errors import UserError
+
+SHOWN = 100
+"""Characters of a path in a message; of a longer one the first half."""
+
+
+def usable(path: str | Path, name: str = "the path") -> Path:
+    """The path with ``~`` expanded; it need not exist. ``name`` is what messages call it."""
+    if "\0" in str(path):
+        raise UserError(f"{name} has a NUL byte in it; give a path without.")
+    try:
+        expanded = Path(path).expanduser()
+        expanded.stat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return expanded  # whether that matters is for the caller to say
+    except RuntimeError:
+        raise UserError(f"{name} {shown(path)} names the home of a user that does not exist.") from None
+    except OSError as error:  # too long, or links that lead to each other
+        raise UserError(f"{name} {shown(path)} can't be used ({error.strerror}); choose another path.") from None
+    return expanded
+
+
+def printable(name: str) -> str:
+    """A file name as text that any terminal and JSON file takes, even if it is not UTF-8."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def shown(path: str | Path) -> str:
+    """A path for a message, shortened if it is long."""
+    text = printable(str(path))
+    return text if len(text) < 2 * SHOWN else f"{text[:SHOWN]}.."
