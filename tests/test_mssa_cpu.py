@@ -101,3 +101,20 @@ def test_gradients_of_single_images_by_torch_func() -> None:
     learned = subspaces.clone().requires_grad_()
     for one, image in zip(single, tokens, strict=True):
         torch.testing.assert_close(one, torch.autograd.grad(loss(learned, image), learned)[0])
+
+
+@pytest.mark.parametrize("present", [None, torch.tensor([[True] * 5, [True] * 3 + [False] * 2])])
+@pytest.mark.parametrize("trains", [True, False])
+def test_under_autocast_attention_stays_in_float32(present: Tensor | None, trains: bool) -> None:
+    rounded = tokens_in_heads(2, 3, 5, 4).bfloat16()
+    exact = rounded.float().requires_grad_()
+    expected = attend(exact, 0.5, present)
+    w = rounded.clone().requires_grad_(trains)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = attend(w, 0.5, present)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected)
+    if trains:
+        gradient = torch.ones_like(found)
+        theirs, ours = torch.autograd.grad(expected, exact, gradient), torch.autograd.grad(found, w, gradient)
+        torch.testing.assert_close(ours[0], theirs[0].bfloat16())

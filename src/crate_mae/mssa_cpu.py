@@ -23,10 +23,12 @@ class SubspaceAttention(torch.autograd.Function):
         dW = A^T dO + scale (dS + dS^T) W,   dS = A * (dA - rowsum(A * dA)),   dA = dO W^T
 
     A fused kernel does not know that Q = K = V: it computes one more product, and three gradients that must be added.
-    Here the maps of a few heads are computed together, so that they are still in the cache when they are used.
+    Here the maps of a few heads are computed together, so that they are still in the cache when they are used. Under
+    autocast it computes in float32: products of such small matrices gain nothing in bfloat16.
     """
 
     @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
     def forward(ctx: Any, w: Float[Tensor, "b heads n p"], scale: float) -> Float[Tensor, "b heads n p"]:
         maps = w.new_empty(*w.shape[:3], w.shape[2]) if keeps_maps(*w.shape[:3]) else None
         out = _empty_like(w)
@@ -39,6 +41,7 @@ class SubspaceAttention(torch.autograd.Function):
         return out
 
     @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
     @once_differentiable
     def backward(ctx: Any, d_out: Float[Tensor, "b heads n p"]) -> tuple[Float[Tensor, "b heads n p"], None]:
         w, maps = ctx.saved_tensors

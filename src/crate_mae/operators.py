@@ -42,13 +42,38 @@ def attend(
     """
     if present is None and fits_in_cache(w.shape[-2]) and _trains_on_a_cpu(w):
         return SubspaceAttention.apply(w.reshape(-1, *w.shape[-3:]), scale).view(w.shape)
-    return F.scaled_dot_product_attention(w, w, w, attn_mask=attendable(present), scale=scale)
+    return fused_attention(w, w, w, scale, present)
+
+
+def fused_attention(
+    queries: Float[Tensor, "*b heads n p"],
+    keys: Float[Tensor, "*b heads n p"],
+    values: Float[Tensor, "*b heads n p"],
+    scale: float | None = None,
+    present: Bool[Tensor, "*b n"] | None = None,
+) -> Float[Tensor, "*b heads n p"]:
+    """torch's fused attention; the scale is 1 / sqrt p by default.
+
+    Under autocast on a CPU it stays in float32: there torch's kernel takes ten times as long in bfloat16.
+    """
+    allowed = attendable(present)
+    if not _rounded_on_a_cpu(queries):
+        return F.scaled_dot_product_attention(queries, keys, values, attn_mask=allowed, scale=scale)
+    with torch.autocast("cpu", enabled=False):
+        return F.scaled_dot_product_attention(
+            queries.float(), keys.float(), values.float(), attn_mask=allowed, scale=scale
+        )
+
+
+def _rounded_on_a_cpu(w: Tensor) -> bool:
+    """Whether autocast has rounded a tensor on a CPU to bfloat16."""
+    return w.device.type == "cpu" and w.dtype == torch.bfloat16 and torch.is_autocast_enabled("cpu")
 
 
 def _trains_on_a_cpu(w: Tensor) -> bool:
-    full_precision = w.device.type == "cpu" and w.dtype in (torch.float32, torch.float64)
+    known = w.device.type == "cpu" and (w.dtype in (torch.float32, torch.float64) or _rounded_on_a_cpu(w))
     transformed = torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(w)
-    return full_precision and w.requires_grad and torch.is_grad_enabled() and not transformed
+    return known and w.requires_grad and torch.is_grad_enabled() and not transformed
 
 
 def attendable(present: Bool[Tensor, "*b n"] | None) -> Bool[Tensor, "*b 1 1 n"] | None:

@@ -16,11 +16,11 @@ from crate_mae.data.masked import MaskedBatch
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.recipes import digits
 from crate_mae.tokens import random_mask
-from crate_mae.training.config import PretrainConfig
+from crate_mae.training.config import Optimiser, PretrainConfig
 from crate_mae.training.distributed import Processes, full_weights, join, joined
 from crate_mae.training.loop import DTYPES, take_step
 from crate_mae.training.objectives import Completing
-from crate_mae.training.optim import adamw
+from crate_mae.training.optim import optimiser_of
 
 MAKES = {"crate, paper": "crate_mae_tiny", "crate, visible": "crate_mae_tiny_visible", "vit, visible": "vit_mae_small"}
 SIZES: dict[str, Any] = {
@@ -34,6 +34,7 @@ SIZES: dict[str, Any] = {
     "patch_size": (4, 6),
     "channels": 3,
 }
+OPTIMISERS: tuple[Optimiser, ...] = ("adamw", "muon")
 BATCH = 8
 STEPS = 4
 
@@ -86,11 +87,11 @@ def gradients(
     return keep.gradient, processes.mean(loss).item(), norm.item()
 
 
-def trained(make: str, config: PretrainConfig, processes: Processes) -> dict[str, Tensor]:
-    """The weights after a few steps of AdamW."""
+def trained(make: str, config: PretrainConfig, processes: Processes, kind: Optimiser) -> dict[str, Tensor]:
+    """The weights after a few steps of an optimiser."""
     objective = Completing(new_model(make)).to(processes.device, DTYPES[config.precision])
     together = join(objective, processes)
-    optimiser = adamw(objective.model, 1e-3, 0.1)
+    optimiser = optimiser_of(objective.model, kind, 1e-3, 0.1)
     for step in range(STEPS):
         take_step(together, optimiser, batch_of(step, config, processes), config, processes)
     return full_weights(objective.model)
@@ -104,7 +105,8 @@ def several() -> None:
             processes = replace(alike, shard=shard)
             for make in MAKES:
                 for accumulation in (1, 2):
-                    weights = trained(make, setting("float64", accumulation, clip=0.5), processes)
+                    exact = setting("float64", accumulation, clip=0.5)
+                    weights = {kind: trained(make, exact, processes, kind) for kind in OPTIMISERS}
                     gradient = gradients(make, setting(accumulation=accumulation), processes)
                     found[make, accumulation, shard] = gradient, weights
         if alike.is_main:

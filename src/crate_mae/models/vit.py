@@ -1,12 +1,11 @@
 """The standard transformer layer, for the baseline."""
 
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.stack import Block, Present, Step, Tokens
-from crate_mae.operators import attendable, attention_map, merge
+from crate_mae.operators import attention_map, fused_attention, merge
 
 
 class Attention(nn.Module):
@@ -20,7 +19,7 @@ class Attention(nn.Module):
 
     def forward(self, tokens: Tokens, present: Present = None) -> Tokens:
         q, k, v = self.split(tokens)
-        return self.output(merge(F.scaled_dot_product_attention(q, k, v, attn_mask=attendable(present))))
+        return self.output(merge(fused_attention(q, k, v, present=present)))
 
     def attention(self, tokens: Tokens, present: Present = None) -> Float[Tensor, "b heads n n"]:
         q, k, _ = self.split(tokens)

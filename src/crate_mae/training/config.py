@@ -10,6 +10,7 @@ from crate_mae.models.config import LARGEST, ModelConfig, Pool, Preset
 from crate_mae.settings import ONE_FOR_BOTH, FieldsOf, Range, Setting, Settings, Since, Size
 
 Precision = Literal["float32", "bfloat16", "float64"]
+Optimiser = Literal["adamw", "muon"]
 Count = Annotated[int, Range(least=1)]
 CountOr0 = Annotated[int, Range(least=0)]
 Share = Annotated[float, Range(least=0, most=1)]
@@ -58,12 +59,14 @@ class RunConfig(Settings):
     """Images in a step, over all processes and micro-batches together."""
     accumulation: Annotated[Count, HOW_IT_RUNS] = 1
     """Micro-batches in a step of each process; more of them need less memory."""
+    optimiser: Annotated[Optimiser, Since(3, before="adamw")] = "adamw"
+    """``adamw``, or ``muon``, which orthogonalises the updates of the layers' matrices: faster in short trainings."""
     learning_rate: Annotated[float, Range(least=0)]
     """The peak, after the warm-up."""
     weight_decay: Annotated[float, Range(least=0)]
-    """AdamW's, on matrices only."""
+    """On matrices only, decoupled from the gradient."""
     betas: Annotated[tuple[float, float], Range(least=0, below=1)] = (0.9, 0.95)
-    """AdamW's."""
+    """AdamW's; with ``muon``, of the parameters that are not matrices of a layer."""
     warmup: Share = 0.05
     """The fraction of the steps in which the learning rate rises from zero; a half cosine back to zero follows."""
     clip: Annotated[float | None, Range(above=0)] = None

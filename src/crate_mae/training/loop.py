@@ -26,7 +26,7 @@ from crate_mae.training.distributed import Processes, join, micro_batch, whole
 from crate_mae.training.evaluators import Evaluator
 from crate_mae.training.interruption import Stopped, interruption
 from crate_mae.training.objectives import Objective
-from crate_mae.training.optim import adamw, cosine_schedule, set_learning_rate
+from crate_mae.training.optim import cosine_schedule, optimiser_of, set_learning_rate
 from crate_mae.training.run_folder import STOPPED, Run
 from crate_mae.training.tensorboard import Board
 from crate_mae.training.training_state import State, checkpoints_in
@@ -70,7 +70,9 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
     joined = join(job.objective, processes)
     if config.compile:
         joined.compile()
-    optimiser = adamw(model, config.learning_rate, config.weight_decay, config.betas, job.layer_decay)
+    optimiser = optimiser_of(
+        model, config.optimiser, config.learning_rate, config.weight_decay, config.betas, job.layer_decay
+    )
     state = resume(run, model, optimiser, processes, console)
     done = saved = state.step
     watch = Watch(job, run, state, processes)
