@@ -27,6 +27,9 @@ from crate_mae.training.distributed import join, joined
 from crate_mae.training.objectives import Completing
 from crate_mae.training.optim import adamw
 
+ATTEMPTS = 2
+"""Starts of the processes of one lap."""
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -67,16 +70,21 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
 
 
 def start(sizes: Sizes, cores: list[int]) -> float:
-    """Seconds of ``sizes.steps`` steps in one process for each core."""
+    """Seconds of ``sizes.steps`` steps in one process for each core.
+
+    Processes that fail are started once more: on a busy machine torchrun's start has been seen to fail.
+    """
     asked = {"steps": sizes.steps, "cores": cores, **Work(sizes.config, sizes.batch).to_dict()}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(len(cores))]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, "-m", __name__, json.dumps(asked)], env=environment, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise UserError(f"the processes of the measurement failed: {done.stderr.strip().splitlines()[-1]}")
-    return float(done.stdout.split()[-1])
+    for _ in range(ATTEMPTS):
+        done = subprocess.run(
+            [*command, "-m", __name__, json.dumps(asked)], env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0:
+            return float(done.stdout.split()[-1])
+    errors = [line for line in done.stderr.splitlines() if "Error" in line]
+    raise UserError(f"the processes of the measurement failed: {errors[0] if errors else done.returncode}")
 
 
 def main(asked: dict[str, Any]) -> None:

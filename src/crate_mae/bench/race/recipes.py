@@ -7,6 +7,7 @@ from typing import Any
 from crate_mae.errors import UserError
 from crate_mae.models.architectures import model_config
 from crate_mae.models.config import ModelConfig
+from crate_mae.training.config import Optimiser
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Recipe:
     """A name of the zoo."""
     settings: Mapping[str, Any]
     """Fields of ``ModelConfig``, and the preset; sizes of image and patch are the course's."""
+    optimiser: Optimiser = field(default="adamw", kw_only=True)
     learning_rate: float
     """The peak; the schedule is a linear warm-up and a half cosine over the used share of the budget."""
     warmup: float = 0.1

@@ -87,6 +87,27 @@ ROUNDS = {
             ],
         },
     ),
+    3: Round(
+        120,
+        (
+            replace(CRATE_MAE, settings={**CRATE_MAE.settings, **LARGER_STEP}, batch=64),
+            replace(VIT_MAE, settings={**VIT_MAE.settings, "decoder_depth": 1}, batch=64),
+        ),
+        {
+            "CRATE-MAE": [
+                {},
+                {"optimiser": "muon", "learning_rate": 2e-3},
+                {"optimiser": "muon", "learning_rate": 4e-3},
+                {"optimiser": "muon", "learning_rate": 4e-3, "norm_pix_loss": True},
+            ],
+            "ViT-MAE": [
+                {},
+                {"optimiser": "muon", "learning_rate": 2e-3},
+                {"optimiser": "muon", "learning_rate": 4e-3},
+                {"optimiser": "muon", "learning_rate": 4e-3, "norm_pix_loss": True},
+            ],
+        },
+    ),
 }
 
 

@@ -24,7 +24,7 @@ from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.image_model import ImageModel
 from crate_mae.tokens import random_mask
-from crate_mae.training.optim import adamw, cosine_schedule, set_learning_rate
+from crate_mae.training.optim import cosine_schedule, optimiser_of, set_learning_rate
 
 Report = Callable[[float, str], None]
 """Told the share that is done and a few words; raises ``Stopped`` where the process is asked to end."""
@@ -58,7 +58,7 @@ def train(
     """Pretrain, or continue from ``checkpoint``, until the seconds are used."""
     config = course.config(recipe)
     model = MaskedAutoencoder(config, torch.Generator().manual_seed(seed))
-    optimiser = adamw(model, recipe.learning_rate, recipe.weight_decay, recipe.betas)
+    optimiser = optimiser_of(model, recipe.optimiser, recipe.learning_rate, recipe.weight_decay, recipe.betas)
     seen, held_out = np.flatnonzero(~images.held_out), np.flatnonzero(images.held_out)[:CURVE_IMAGES]
 
     def loss(step: int) -> Tensor:
