@@ -234,7 +234,7 @@ def test_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = data_parallel.Sizes(CONFIG, batch=4, steps=1, rounds=2)
     assert 0 < data_parallel.start(sizes, sorted(os.sched_getaffinity(0))[:2]) < 60
     monkeypatch.setattr(data_parallel, "ATTEMPTS", 1)
-    with pytest.raises(UserError, match="failed: .*Error: .*Invalid argument"):
+    with pytest.raises(UserError, match=r"failed: .*Error: .*Invalid argument"):
         data_parallel.start(sizes, [2**15])  # there is no such core
     monkeypatch.setattr(data_parallel, "start", lambda sizes, cores: 2 / len(cores))
     (row,) = data_parallel.rows(sizes, quiet())

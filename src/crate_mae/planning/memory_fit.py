@@ -19,7 +19,7 @@ class Memory:
     weights: float
     gradients: float
     moments: float
-    """AdamW's two for each weight."""
+    """AdamW's two for each weight; Muon has one for each matrix of a layer, so that this is a bound for it."""
     gathered: int
     """With --shard: the layers that are gathered at the same time, and their gradients."""
     copies: int

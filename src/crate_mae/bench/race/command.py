@@ -24,8 +24,10 @@ from crate_mae.bench.race.table import layers_markdown, markdown
 from crate_mae.data.checking import processors
 from crate_mae.errors import UserError
 from crate_mae.progress import Board
+from crate_mae.training.config import Optimiser
 
 SIDE_BY_SIDE = 2
+TITLES: dict[Optimiser, str] = {"adamw": "AdamW", "muon": "Muon"}
 
 
 def race(
@@ -228,6 +230,7 @@ def shape(job: Job) -> str:
     c, r = job.course.config(job.recipe), job.recipe
     return (
         f"{c.image_size[0]} px, patch {c.patch_size[0]}, d {c.dim}, {c.heads} heads, {c.depth} layers, decoder "
-        f"{c.decoder_depth} x {c.decoder_dim}, AdamW {r.learning_rate:g}, betas {r.betas[0]}/{r.betas[1]}, decay "
-        f"{r.weight_decay:g}, clip {r.clip:g}, batch {r.batch}, {r.mask_ratio:.0%} masked"
+        f"{c.decoder_depth} x {c.decoder_dim}, {TITLES[r.optimiser]} {r.learning_rate:g}, betas "
+        f"{r.betas[0]}/{r.betas[1]}, decay {r.weight_decay:g}, clip {r.clip:g}, batch {r.batch}, "
+        f"{r.mask_ratio:.0%} masked"
     )
