@@ -101,10 +101,10 @@ class Layers:
         """Whether ISTA makes P = eta D^T (I - D) once and then needs one product per token: as ``operators.ista``."""
         return self.sparsifies and not self.overcompletes and self.rows > self.dim
 
-    def subspace_attention(self, on_gpu: bool, precision: Precision = "float32") -> bool:
+    def subspace_attention(self, on_gpu: bool) -> bool:
         """Whether attention is ``mssa_cpu.SubspaceAttention``, as in ``operators.attend``."""
         by_hand = self.config.family == "crate" and fits_in_cache(self.tokens)
-        return by_hand and not on_gpu and precision != "bfloat16"
+        return by_hand and not on_gpu
 
     @property
     def keeps_maps(self) -> bool:
@@ -182,10 +182,19 @@ class Layers:
             computed = 4 * self.dim + (self.dim * (twice + residual) if self.sparsifies else 0)
         in_norms = 2 * self.dim * stream + 4 * WORD[precision]  # two means, two standard deviations
         softmax = self.heads * WORD[precision]  # the logarithm of its sum, or the map itself, or nothing
-        if self.subspace_attention(on_gpu, precision):
+        if self.subspace_attention(on_gpu):
             softmax *= self.tokens if self.keeps_maps else 0
         folded = self.dim**2 * PRODUCT_WORD[precision] if self.folds else 0
-        return self.rows * (computed * word + in_norms + softmax) + folded
+        return self.rows * (computed * word + in_norms + softmax + self._rounded_late(precision, on_gpu)) + folded
+
+    def _rounded_late(self, precision: Precision, on_gpu: bool) -> int:
+        """Further bytes of a token because attention on a CPU is in float32 under autocast (``operators.attend``)."""
+        if precision != "bfloat16" or on_gpu:
+            return 0
+        if self.subspace_attention(on_gpu):
+            return 2 * self.dim  # U^T z
+        counted = 3 if self.config.family == "vit" else 1
+        return (4 * 4 - counted * 2) * self.dim  # queries, keys, values and the result
 
     def entering(self, precision: Precision, on_gpu: bool) -> int:
         """Bytes of the input of one layer: all that gradient checkpointing keeps of it."""
@@ -201,10 +210,10 @@ class Layers:
         if self.overcompletes:  # its own gradients are the widest, and what it kept is free before MSSA's are made
             width = self.atoms
         maps = 0
-        if self.subspace_attention(on_gpu, precision):
+        if self.subspace_attention(on_gpu):
             images, heads = chunk_size(self.images, self.heads, self.tokens)
             maps = (2 if self.keeps_maps else 3) * images * heads * self.tokens**2
-        return (self.rows * width + maps) * PRODUCT_WORD[precision]
+        return self.rows * width * PRODUCT_WORD[precision] + maps * WORD[precision]
 
 
 @dataclass(frozen=True)
