@@ -83,6 +83,11 @@ def search_2() -> str:
     return race_search.table(record("search-2"))
 
 
+def search_4() -> str:
+    """The round with Muon and bfloat16."""
+    return race_search.table(record("search-4"))
+
+
 def soak() -> str:
     """What `make soak` did, found and measured."""
     return soak_record.markdown(record("soak"))
@@ -104,7 +109,7 @@ SCALES = {"desk": "reproduce", "digits": "reproduce-digits"}
 """Folders of their records."""
 TABLES: dict[str, Callable[[], str]] = {
     made.__name__.replace("_", "-"): made
-    for made in (bench, bench_runs, profile, race, race_layers, search_1, search_2, soak)
+    for made in (bench, bench_runs, profile, race, race_layers, search_1, search_2, search_4, soak)
 }
 for scale, folder in SCALES.items():
     TABLES[f"{scale}-protocol"] = partial(protocol, scale)

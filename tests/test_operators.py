@@ -217,9 +217,22 @@ def test_inference_mode_and_half_precision_work() -> None:
         torch.nn.init.normal_(module.dictionary)
         tokens = torch.randn(2, 3, 4)
         torch.testing.assert_close(module(tokens), ista_listing(tokens, module.dictionary, 0.1, 0.5))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        dictionary = torch.randn(4, 4)
-        assert fold(dictionary, 0.1).dtype == torch.float32
+
+
+def test_under_autocast_folding_multiplies_in_bfloat16_and_keeps_its_gradient() -> None:
+    dictionary = torch.randn(64, 64, generator=torch.Generator().manual_seed(0)) / 8
+    weights = torch.randn(64, 64, generator=torch.Generator().manual_seed(1))
+    found = []
+    for enabled in (False, True):
+        learned = dictionary.clone().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            folded = fold(learned, 0.1)
+            (folded * weights).sum().backward()
+        assert learned.grad is not None
+        assert folded.dtype == learned.grad.dtype == torch.float32
+        found.append((folded, learned.grad))
+    for exact, rounded in zip(*found, strict=True):
+        assert 1e-4 < ((exact - rounded).norm() / exact.norm()).item() < 1e-2
 
 
 def test_overcomplete_ista_is_two_steps_from_zero_down_the_lasso() -> None:

@@ -7,7 +7,6 @@ The fast forms are chosen automatically. ``mssa_listing`` and ``ista_listing`` a
 line by line, as the reference for them.
 """
 
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -206,10 +205,8 @@ def ista(
 
 
 def fold(dictionary: Float[Tensor, "d d"], eta: float) -> Float[Tensor, "d d"]:
-    """P^T = eta (D - D^T D), where I + P = I + eta D^T (I - D) is ISTA's linear map; computed in full precision."""
-    device = dictionary.device.type
-    with torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext():
-        return eta * (dictionary - _Gram.apply(dictionary))
+    """P^T = eta (D - D^T D), where I + P = I + eta D^T (I - D) is ISTA's linear map."""
+    return eta * (dictionary - _Gram.apply(dictionary))
 
 
 class _Gram(torch.autograd.Function):
@@ -228,7 +225,7 @@ class _Gram(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
         (dictionary,) = ctx.saved_tensors
-        return dictionary @ (gradient + gradient.mT)
+        return dictionary.to(gradient.dtype) @ (gradient + gradient.mT)
 
 
 def ista_folded(

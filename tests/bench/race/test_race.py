@@ -180,10 +180,38 @@ def test_all_contestants_are_trained_before_one_is_fine_tuned(tmp_path: Path, mo
     ]
 
 
-def test_a_probe_may_use_some_of_the_training_images(out: Path) -> None:
-    one = a_job(out, course=replace(COURSE, probe_images=20, finetune_steps={}))
+def test_a_probe_may_use_some_of_the_training_images_and_layers_may_be_left_out(out: Path) -> None:
+    one = a_job(out, course=replace(COURSE, probe_images=20, finetune_steps={}, by_layer=False))
     done(one)
     assert one.results()["probe"] > 90
+    assert "layers" not in one.results()
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_products_are_in_bfloat16_where_the_processor_multiplies_it(
+    out: Path, monkeypatch: pytest.MonkeyPatch, fast: bool
+) -> None:
+    monkeypatch.setattr(training, "multiplies_bfloat16", lambda device: fast)
+    monkeypatch.setattr(command, "multiplies_bfloat16", lambda device: fast)
+    seen = set()
+    hook = torch.nn.modules.module.register_module_forward_hook(
+        lambda module, _, output: seen.add(output.dtype) if isinstance(module, torch.nn.Linear) else None
+    )
+    one = a_job(out)
+    try:
+        training.train(
+            one.course,
+            one.recipe,
+            images.load(one.images),
+            seconds=0.01,
+            seed=0,
+            checkpoint=out / "checkpoint.pt",
+            report=lambda share, note: None,
+        )
+    finally:
+        hook.remove()
+    assert (torch.bfloat16 in seen) == fast
+    assert f"in {'bfloat16' if fast else 'float32'}." in command.protocol([one])[0]
 
 
 def test_other_settings_need_another_folder(out: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 
 from crate_mae.analysis.layerwise import EPSILON
@@ -22,6 +23,7 @@ from crate_mae.bench.race.layers import MEASURED, PROBED
 from crate_mae.bench.race.recipes import COURSES, RECIPES, Course, Recipe
 from crate_mae.bench.race.table import layers_markdown, markdown
 from crate_mae.data.checking import processors
+from crate_mae.device import multiplies_bfloat16
 from crate_mae.errors import UserError
 from crate_mae.progress import Board
 from crate_mae.training.config import Optimiser
@@ -200,11 +202,12 @@ def protocol(jobs: Sequence[Job]) -> list[str]:
     seconds, seeds, course = jobs[0].seconds, 1 + max(job.seed for job in jobs), jobs[0].course
     spread = f"{seeds} seeds, mean ± standard deviation." if seeds > 1 else "One seed."
     fitted = "all" if course.probe_images is None else f"{course.probe_images:,}"
+    products = "bfloat16" if multiplies_bfloat16(torch.device("cpu")) else "float32"
     shapes = "; ".join(f"{job.recipe.title} on {job.course.data}: {shape(job)}" for job in jobs if job.seed == 0)
     lines = [
         f"Each contestant trains for {seconds:g} s of processor time in a process of one thread on a core of its own, "
         "at most two side by side. Only training steps with their batches count; the learning rate follows the used "
-        f"share. {spread}",
+        f"share. Products are computed in {products}. {spread}",
         f"Recipes. {shapes}.",
         "Images are kept in memory as bytes; a training crop is shifted by up to 4 pixels and mirrored at random. 5 % "
         "of the training images are held out.",

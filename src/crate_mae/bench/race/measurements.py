@@ -14,7 +14,7 @@ from crate_mae.allocator import freed_memory_kept
 from crate_mae.bench.race.images import RaceImages, batch
 from crate_mae.bench.race.layers import by_layer
 from crate_mae.bench.race.recipes import REFERENCES, Course, Recipe
-from crate_mae.bench.race.training import EVALUATED_AT_ONCE, Report, masked_batches, masked_error
+from crate_mae.bench.race.training import EVALUATED_AT_ONCE, Report, fast_products, masked_batches, masked_error
 from crate_mae.evaluation.knn import nearest_neighbours
 from crate_mae.evaluation.linear_probe import STRENGTHS, linear_probe
 from crate_mae.models.autoencoder import MaskedAutoencoder
@@ -131,8 +131,10 @@ def finetune(model: Classifier, it: Pretrained, chosen: np.ndarray, steps: int, 
         for step in range(steps):
             set_learning_rate(optimiser, cosine_schedule(step, steps, WARMUP, recipe.finetune_rate))
             part = chosen[torch.randint(len(chosen), (size,), generator=generator).numpy()]
-            scores = model(batch(images.train, part, model.config, generator))
-            F.cross_entropy(scores, torch.tensor(images.train_labels[part]), label_smoothing=0.1).backward()
+            with fast_products():
+                scores = model(batch(images.train, part, model.config, generator))
+                error = F.cross_entropy(scores, torch.tensor(images.train_labels[part]), label_smoothing=0.1)
+            error.backward()
             nn.utils.clip_grad_norm_(model.parameters(), CLIP)
             optimiser.step()
             optimiser.zero_grad()
@@ -154,7 +156,9 @@ def accuracy(model: Classifier, images: RaceImages, chosen: Int[np.ndarray, " m"
 
 def measurements(course: Course, contestant: str) -> dict[str, Measurement]:
     """All of a contestant on a course, by the names of their files."""
-    always: dict[str, Measurement] = {"loss": loss, "features": features, "layers": layers}
+    always: dict[str, Measurement] = {"loss": loss, "features": features}
+    if course.by_layer:
+        always["layers"] = layers
     if contestant in REFERENCES:
         return always
     tuned = {

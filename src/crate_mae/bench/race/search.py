@@ -19,7 +19,9 @@ from crate_mae.bench.race.command import race
 from crate_mae.bench.race.recipes import DECODER, Course, Recipe
 
 FAMILIES = ("CRATE-MAE", "ViT-MAE")
-COURSE = Course("cifar10", image_size=32, patch_size=4, stored_size=32, finetune_steps={}, probe_images=10_000)
+COURSE = Course(
+    "cifar10", image_size=32, patch_size=4, stored_size=32, finetune_steps={}, probe_images=10_000, by_layer=False
+)
 LARGER_STEP = {"eta": 0.5, "lambda_": 0.1}  # the threshold eta lambda stays 0.05
 CRATE_MAE = Recipe(
     "CRATE-MAE", "crate_mae_tiny_residual", {"dim": 256, "heads": 8, "depth": 4, **DECODER}, learning_rate=2e-3
@@ -105,6 +107,39 @@ ROUNDS = {
                 {"optimiser": "muon", "learning_rate": 2e-3},
                 {"optimiser": "muon", "learning_rate": 4e-3},
                 {"optimiser": "muon", "learning_rate": 4e-3, "norm_pix_loss": True},
+            ],
+        },
+    ),
+    4: Round(
+        120,
+        (
+            replace(
+                CRATE_MAE,
+                settings={"dim": 384, "heads": 6, "depth": 4, **LARGER_STEP, **DECODER, "decoder_heads": 2},
+                batch=64,
+                optimiser="muon",
+                learning_rate=4e-3,
+            ),
+            replace(
+                VIT_MAE,
+                settings={"dim": 256, "heads": 4, "depth": 4, **DECODER, "decoder_depth": 1, "decoder_heads": 2},
+                batch=64,
+                optimiser="muon",
+                learning_rate=4e-3,
+            ),
+        ),
+        {
+            "CRATE-MAE": [
+                {},
+                {"dim": 256, "heads": 4},
+                {"batch": 128},
+                {"norm_pix_loss": True},
+            ],
+            "ViT-MAE": [
+                {},
+                {"dim": 192, "heads": 3},
+                {"batch": 128},
+                {"norm_pix_loss": True},
             ],
         },
     ),
