@@ -183,6 +183,12 @@ def test_speed_of_products_here() -> None:
     assert slowest < product_speed(torch.device("cpu"), "float32", 0.05) < 1e14
 
 
+def test_auto_is_planned_in_bfloat16_on_a_gpu() -> None:
+    auto, bfloat16 = (replace(recipes.PRETRAIN["digits"](), precision=precision) for precision in ("auto", "bfloat16"))
+    assert hardware("a100", "auto") == A100
+    assert plan(auto, A100) == plan(bfloat16, A100)
+
+
 @pytest.mark.parametrize(
     ("word", "change"),
     [

@@ -133,7 +133,7 @@ def test_the_last_word_counts_and_the_recipe_stays() -> None:
         ("betas=0.9", "choose two numbers from 0 to below 1 with a comma between"),
         ("betas=0.9,1", "betas is (0.9, 1.0); choose two numbers from 0 to below 1"),
         ("randaugment=2,1.5", "choose two whole numbers with a comma between, or none"),
-        ("precision=half", "choose one of float32, bfloat16, float64"),
+        ("precision=half", "choose one of auto, float32, bfloat16, float64"),
         ("batch=0", "batch is 0; choose a whole number from 1 up"),
         ("accumulation=3", "does not divide batch=64"),
         ("mask_ratio=1.5", "choose a number from 0 to 1"),

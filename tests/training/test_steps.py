@@ -1,5 +1,6 @@
 """One step of the loop: in parts, recomputed, clipped, in low precision, compiled; and each recipe takes two."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from crate_mae.training.distributed import Processes
 from crate_mae.training.finetune import finetuning
 from crate_mae.training.pretrain import pretraining
 from tests.training import together
-from tests.training.runs import metrics, words
+from tests.training.runs import assert_same, metrics, words
 
 ALONE = Processes(0, 1, torch.device("cpu"))
 CLIP = 0.01
@@ -72,6 +73,17 @@ def test_in_bfloat16_weights_stay_whole_and_the_loss_is_near(tmp_path: Path) -> 
     assert losses[1] == pytest.approx(losses[0], rel=0.02)
     assert losses[1] != losses[0]
     assert {value.dtype for value in crate_mae.load(tmp_path / "bfloat16").state_dict().values()} == {torch.float32}
+
+
+@pytest.mark.parametrize(("fast", "meant"), [(True, "bfloat16"), (False, "float32")])
+def test_auto_is_the_precision_of_the_device_and_recorded_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fast: bool, meant: str
+) -> None:
+    monkeypatch.setattr(launching, "multiplies_bfloat16", lambda device: fast)
+    for precision in ("auto", meant):
+        main(words(tmp_path / precision, steps=2, precision=precision))
+    assert_same(tmp_path / "auto", tmp_path / meant)
+    assert json.loads((tmp_path / "auto" / "config.json").read_text())["settings"]["precision"] == meant
 
 
 def test_drop_path_is_the_same_when_computed_again(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from typing import Literal
 
 import torch
 
-from crate_mae.training.config import Precision
+from crate_mae.device import multiplies_bfloat16
+from crate_mae.training.config import Precision, chosen_precision
 
 Known = Literal["here", "a100", "h100", "rtx4090"]
 GB = 10**9
@@ -28,6 +29,11 @@ class Hardware:
     utilisation: float
     """The fraction of the peak that a run reaches."""
     is_gpu: bool
+
+    @property
+    def fast_bfloat16(self) -> bool:
+        """Whether it multiplies bfloat16 fast; a CPU is always that of this machine."""
+        return self.is_gpu or multiplies_bfloat16(torch.device("cpu"))
 
     @property
     def usable(self) -> float:
@@ -51,8 +57,10 @@ def hardware(device: Known, precision: Precision) -> Hardware:
     """A device by its name; ``here`` takes about a second to measure the GPU, or else the CPU, of this machine."""
     if device != "here":
         name, memory, peaks = _SHEETS[device]
-        return Hardware(name, memory, peaks[precision] * 1e12, GPU_UTILISATION, is_gpu=True)
-    if torch.cuda.is_available():
+        return Hardware(name, memory, peaks[chosen_precision(precision, True)] * 1e12, GPU_UTILISATION, is_gpu=True)
+    on_gpu = torch.cuda.is_available()
+    precision = chosen_precision(precision, on_gpu or multiplies_bfloat16(torch.device("cpu")))
+    if on_gpu:
         properties = torch.cuda.get_device_properties(0)
         speed = product_speed(torch.device("cuda"), precision)
         return Hardware(properties.name, properties.total_memory, speed, MEASURED_UTILISATION, is_gpu=True)

@@ -93,6 +93,7 @@ def plan(
     ``size`` is that of the set where it is not a named one.
     """
     _check(config, hardware, devices, shard)
+    config = config.concrete(hardware.fast_bfloat16)
     named = NAMED.get(config.data)
     size = SetSize(named.images, named.classes) if named else size
     in_set = size.images if size else None
@@ -144,6 +145,7 @@ def fitting_of(
     config: RunConfig, hardware: Hardware, devices: int, shard: bool, size: SetSize | None = None
 ) -> Fitting:
     """A run's model, without weights, on its devices."""
+    config = config.concrete(hardware.fast_bfloat16)
     shape = _model(config)[1]
     if not isinstance(config, FinetuneConfig):
         with torch.device("meta"):

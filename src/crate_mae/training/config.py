@@ -9,7 +9,7 @@ from crate_mae.models.architectures import model_config
 from crate_mae.models.config import LARGEST, ModelConfig, Pool, Preset
 from crate_mae.settings import ONE_FOR_BOTH, FieldsOf, Range, Setting, Settings, Since, Size
 
-Precision = Literal["float32", "bfloat16", "float64"]
+Precision = Literal["auto", "float32", "bfloat16", "float64"]
 Optimiser = Literal["adamw", "muon"]
 Count = Annotated[int, Range(least=1)]
 CountOr0 = Annotated[int, Range(least=0)]
@@ -22,6 +22,13 @@ UNLISTED = (
     "the model card does not list it: it stands elsewhere there, is a private path, or says nothing about a model"
 )
 NOT_SET = "--set can't change it"
+
+
+def chosen_precision(precision: Precision, fast_bfloat16: bool) -> Precision:
+    """What ``auto`` means on a device; any other precision as it is."""
+    if precision != "auto":
+        return precision
+    return "bfloat16" if fast_bfloat16 else "float32"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +91,8 @@ class RunConfig(Settings):
     """The fraction of images that may be unreadable; above it the run stops."""
 
     precision: Precision = "float32"
-    """``bfloat16`` is autocast: weights stay in float32. ``float64`` is for checks."""
+    """``bfloat16`` is autocast: weights stay in float32. ``float64`` is for checks. ``auto`` is bfloat16 on a device
+    that multiplies it fast, float32 on others; a run records which."""
     compile: Annotated[bool, HOW_IT_RUNS] = False
     """Compile the model with torch.compile: about a minute at the start, less time for each step on a GPU."""
     gradient_checkpointing: Annotated[bool, HOW_IT_RUNS] = False
@@ -113,6 +121,10 @@ class RunConfig(Settings):
     def model_config(self) -> ModelConfig:
         """The model's configuration, from its name, preset and settings."""
         return model_config(self.model, self.preset, **self.model_settings)
+
+    def concrete(self, fast_bfloat16: bool) -> Self:
+        """With a precision in place of ``auto``, for a device that multiplies bfloat16 fast or does not."""
+        return replace(self, precision=chosen_precision(self.precision, fast_bfloat16))
 
     def evaluated_every(self, steps: int) -> Self:
         """The configuration with this interval for all evaluators."""

@@ -16,7 +16,7 @@ from crate_mae.data.checking import processors
 from crate_mae.data.open import find_images
 from crate_mae.data.source import ImageSource
 from crate_mae.data.transforms import Augmentation
-from crate_mae.device import Device
+from crate_mae.device import Device, multiplies_bfloat16
 from crate_mae.errors import UserError
 from crate_mae.models.config import ModelConfig
 from crate_mae.training.config import Config, RunConfig
@@ -49,6 +49,7 @@ def launch(
         console = console or Console()
         if not processes.is_main:
             console = Console(quiet=True)
+        config = config.concrete(multiplies_bfloat16(processes.device))
         run.admit(config, resume)
         check_steps(run, config)
         training, validation = processes.main_first(lambda: open_splits(config, download))
