@@ -1,10 +1,8 @@
 """Arguments that several verbs share, and the checks that come before anything heavy is imported."""
 
-import ast
 import os
 import re
 import warnings
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -121,18 +119,10 @@ def check_recipe(name: str, verb: str) -> None:
 
 
 def recipe_verbs() -> dict[str, str]:
-    """Every recipe, and the verb that it is for.
+    """Every recipe, and the verb that it is for."""
+    from crate_mae import recipes
 
-    A recipe is a function of recipes.py, and what it returns says which verb takes it. The source is read and not
-    imported: a wrong name should not have to wait for torch.
-    """
-    verbs = {"PretrainConfig": "pretrain", "FinetuneConfig": "finetune"}
-    spec = find_spec("crate_mae.recipes")
-    assert spec is not None
-    assert spec.origin is not None
-    functions = [node for node in ast.parse(Path(spec.origin).read_text()).body if isinstance(node, ast.FunctionDef)]
-    returned = {node.name: getattr(node.returns, "id", None) for node in functions if not node.name.startswith("_")}
-    return {name: verbs[kind] for name, kind in returned.items() if kind in verbs}
+    return dict.fromkeys(recipes.PRETRAIN, "pretrain") | dict.fromkeys(recipes.FINETUNE, "finetune")
 
 
 def capped_workers(workers: int) -> int:
