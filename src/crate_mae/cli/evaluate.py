@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -65,12 +66,11 @@ def probe(
     model = load(checkpoint).to(target)
     if workers is None:
         workers = 0 if target.type == "cpu" else processors()
-    every = [*range(model.config.depth), -1]
     settings = ProbeSettings(
         data,
         data_root,
         download,
-        layers=tuple(number for word in layer or (-1,) for number in (every if word == "all" else [int(word)])),
+        layers=chosen_layers(layer or (-1,), model.config.depth),
         pools=("cls", "mean") if pool == "both" else (pool,),
         untrained=untrained,
         pixels=pixels,
@@ -78,6 +78,12 @@ def probe(
     )
     folder = out or probe_folder(checkpoint) / usable(data, "--data").resolve().name
     run(model, settings, folder, Reader(batch_size, workers, Console()))
+
+
+def chosen_layers(words: Sequence[Literal["all"] | int], depth: int) -> tuple[int, ...]:
+    """The numbers of the layers that ``--layer`` names; all stands for every layer of an encoder of that depth."""
+    every = [*range(depth), -1]
+    return tuple(number for word in words for number in (every if word == "all" else [int(word)]))
 
 
 def probe_folder(checkpoint: str) -> Path:

@@ -11,6 +11,7 @@ from crate_mae.device import Device, pick_device
 
 if TYPE_CHECKING:
     from crate_mae.planning.plan import SetSize
+    from crate_mae.training.config import RunConfig
 
 
 def plan(
@@ -125,20 +126,10 @@ def pretrain(
     options = given(checkpoint=checkpoint, data=data, data_root=data_root)
     config = configured(Run(out), named, PretrainConfig, options, set_)
 
-    from crate_mae.planning.memory_check import check_memory
     from crate_mae.training.pretrain import pretrain as run
 
-    if not Run(out).config.exists():
-        check_memory(config, pick_device(device), shard)
-    run(
-        config,
-        out,
-        resume=resume,
-        device=device,
-        shard=shard,
-        download=download,
-        tensorboard=tensorboard,
-    )
+    _check_memory_of_new_run(config, out, device, shard)
+    run(config, out, resume=resume, device=device, shard=shard, download=download, tensorboard=tensorboard)
 
 
 def finetune(
@@ -181,17 +172,15 @@ def finetune(
     options = given(checkpoint=checkpoint, random=random, data=data, data_root=data_root)
     config = configured(Run(out), named, FinetuneConfig, options, set_)
 
-    from crate_mae.planning.memory_check import check_memory
     from crate_mae.training.finetune import finetune as run
+
+    _check_memory_of_new_run(config, out, device, shard)
+    run(config, out, resume=resume, device=device, shard=shard, download=download, tensorboard=tensorboard)
+
+
+def _check_memory_of_new_run(config: "RunConfig", out: Path, device: Device, shard: bool) -> None:
+    from crate_mae.planning.memory_check import check_memory
+    from crate_mae.training.run_folder import Run
 
     if not Run(out).config.exists():
         check_memory(config, pick_device(device), shard)
-    run(
-        config,
-        out,
-        resume=resume,
-        device=device,
-        shard=shard,
-        download=download,
-        tensorboard=tensorboard,
-    )

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -64,38 +64,17 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
     """Train from the newest good checkpoint of the run, or from the start, to the last step or until asked to stop."""
     config = job.config
     model = job.objective.model
-    job.objective.to(processes.device, DTYPES[config.precision])
-    for stack in model.stacks():
-        stack.recompute = config.gradient_checkpointing
-    joined = join(job.objective, processes)
-    if config.compile:
-        joined.compile()
-    optimiser = optimiser_of(
-        model, config.optimiser, config.learning_rate, config.weight_decay, config.betas, job.layer_decay
-    )
+    joined, optimiser = prepare(job, processes)
     state = resume(run, model, optimiser, processes, console)
     done = saved = state.step
     watch = Watch(job, run, state, processes)
-    batches = training_batches(
-        job.samples,
-        config.batch,
-        range(state.step, config.steps),
-        rank=processes.rank,
-        world=processes.world,
-        accumulation=config.accumulation,
-        workers=config.workers,
-        max_bad=config.max_bad,
-    )
+    batches = batches_from(state.step, job, processes)
 
     def save() -> int:
         watch.settle()
+        now = watch.state(done)
         training_state.save(
-            run.checkpoints,
-            model=model,
-            optimiser=optimiser,
-            state=watch.state(done),
-            config=config,
-            processes=processes,
+            run.checkpoints, model=model, optimiser=optimiser, state=now, config=config, processes=processes
         )
         return done
 
@@ -137,6 +116,36 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
         if done < config.steps:
             watch.evaluate_stopped(done)
     return Outcome(done, done >= config.steps)
+
+
+def prepare(job: Job, processes: Processes) -> tuple[nn.Module, torch.optim.Optimizer]:
+    """The objective on its device, joined over the processes and compiled if the run asks for it; and its optimiser."""
+    config, model = job.config, job.objective.model
+    job.objective.to(processes.device, DTYPES[config.precision])
+    for stack in model.stacks():
+        stack.recompute = config.gradient_checkpointing
+    joined = join(job.objective, processes)
+    if config.compile:
+        joined.compile()
+    optimiser = optimiser_of(
+        model, config.optimiser, config.learning_rate, config.weight_decay, config.betas, job.layer_decay
+    )
+    return joined, optimiser
+
+
+def batches_from(step: int, job: Job, processes: Processes) -> Generator[Batch, None, None]:
+    """This process's micro-batches from a step to the last one."""
+    config = job.config
+    return training_batches(
+        job.samples,
+        config.batch,
+        range(step, config.steps),
+        rank=processes.rank,
+        world=processes.world,
+        accumulation=config.accumulation,
+        workers=config.workers,
+        max_bad=config.max_bad,
+    )
 
 
 def resume(

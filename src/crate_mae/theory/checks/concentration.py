@@ -73,26 +73,23 @@ def neumann_converges(generator: torch.Generator) -> Check:
     )
 
 
-def _gaussian(which: int, generator: torch.Generator) -> dict[str, dict]:
+def _gaussian(which: int, claim: str, expected: float, generator: torch.Generator) -> Check:
     rows = {}
     for q, n in ((64, 16), (256, 64), (768, 196)):
         values = torch.tensor([cn.gaussian_constants(q, n, generator)[which] for _ in range(100)]).double()
         rows[f"{q} x {n}"] = {**spread(values), "q99": float(values.quantile(0.99))}
-    return rows
+    most = max(row["q99"] for row in rows.values())
+    return Check(claim, "paper", "met", most, "<=", expected, numbers=rows)
 
 
 def gaussian_norm(generator: torch.Generator) -> Check:
-    rows = _gaussian(0, generator)
-    most = max(row["q99"] for row in rows.values())
     claim = "prop:gaussian_concentration: ||M|| <= sqrt q + C sqrt n, same C at all sizes (99 % quantile)"
-    return Check(claim, "paper", "met", most, "<=", 1.5, numbers=rows)
+    return _gaussian(0, claim, 1.5, generator)
 
 
 def gaussian_covariance(generator: torch.Generator) -> Check:
-    rows = _gaussian(1, generator)
-    most = max(row["q99"] for row in rows.values())
     claim = "prop:gaussian_covariance: ||M^T M - q I|| <= C sqrt(n q) for n < q, same C at all sizes (99 % quantile)"
-    return Check(claim, "paper", "met", most, "<=", 3.5, numbers=rows)
+    return _gaussian(1, claim, 3.5, generator)
 
 
 def binomial(generator: torch.Generator) -> Check:
