@@ -181,7 +181,7 @@ class Settings:
 
     @classmethod
     def upgrade(cls, values: dict[str, Any], version: int) -> dict[str, Any]:
-        """Values that a file of ``version`` has, under today's names. A class that renames a field extends it."""
+        """Values from a file of ``version``, under the current names. A class that renames a field extends it."""
         return values
 
 

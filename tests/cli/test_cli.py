@@ -156,7 +156,7 @@ def errors(tmp_path: Path, picture: Path, checkpoint: Path) -> dict[str, tuple[l
         "wrong verb": (["compleat"], "did you mean complete?"),
         "missing option": (["complete", str(picture)], "complete needs --out"),
         "missing place": (["probe", "--data", "digits"], "probe needs CHECKPOINT"),
-        "missing value": (["pretrain", "--out"], "--out takes a path, and none is there"),
+        "missing value": (["pretrain", "--out"], "--out takes a path, and none is given"),
         "wrong option": (["complete", str(picture), *good, "--sede", "1"], "no option --sede; did you mean --seed?"),
         "wrong value": (["complete", str(picture), *good, "--seed", "x"], "--seed takes a whole number, not x"),
         "wrong value by =": (["complete", str(picture), *good, "--mask_ratio=x"], "--mask-ratio takes a number, not x"),

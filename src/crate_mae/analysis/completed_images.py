@@ -36,7 +36,7 @@ def completion_panels(model: MaskedAutoencoder, images: Tensor, mask: Tensor) ->
 
 
 def panels_of(model: MaskedAutoencoder, images: Tensor, completion: Completion) -> Panels:
-    """``completion_panels`` of a completion at hand."""
+    """``completion_panels`` for a completion that was already computed."""
     config = model.config
     hidden = completion.mask.masked[..., None].expand_as(completion.patches).float()
     places = unpatchify(hidden, config.patch_size, config.grid).amax(1)[..., None].cpu().numpy()

@@ -137,8 +137,8 @@ def _shape(c: ModelConfig) -> dict[str, Any]:
 def he_mae(config: ModelConfig) -> ModelConfig:
     """Our ViT-MAE for the same images, with an encoder of the same shape.
 
-    The decoder is the configuration's where that has one of its own. Where it is as the encoder, as in the paper, it is
-    two thirds as wide and as deep, which at Base is He et al.'s.
+    The decoder has the configuration's decoder sizes if these differ from the encoder's. If they are equal, as in the
+    paper, it is two thirds as wide and as deep as the encoder; at Base that is He et al.'s decoder.
     """
     dim = 2 * config.dim // 3
     decoder: dict[str, Any] = {

@@ -1,6 +1,6 @@
 """Two processes on a core each against one process on one core, both with the same global batch (DDP, gloo).
 
-Every lap starts all processes anew, each pinned to a core of its own with one thread. Training steps are timed, after
+Every lap starts new processes, each with one thread and pinned to its own core. Training steps are timed, after
 one step of warm-up.
 """
 
@@ -28,7 +28,7 @@ from crate_mae.training.objectives import Completing
 from crate_mae.training.optim import adamw
 
 ATTEMPTS = 2
-"""Starts of the processes of one lap."""
+"""How often the processes of one lap are started if they fail."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
 def start(sizes: Sizes, cores: list[int]) -> float:
     """Seconds of ``sizes.steps`` steps in one process for each core.
 
-    Processes that fail are started once more: on a busy machine torchrun's start has been seen to fail.
+    Processes that fail are started once more: torchrun sometimes fails to start on a busy machine.
     """
     asked = {"steps": sizes.steps, "cores": cores, **Work(sizes.config, sizes.batch).to_dict()}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(len(cores))]

@@ -1,7 +1,7 @@
 """CRATE-MAE as the paper's listing has it (appendix B.2), in plain PyTorch: the fast forms are compared with it.
 
-Names and lines are the paper's. What the listing leaves out (embedding, mask, loss) is its appendix B.1 written as
-plainly. It computes the same function as ``MaskedAutoencoder`` with the ``paper`` preset and takes its weights.
+Names and lines are the paper's. What the listing leaves out (embedding, mask, loss) follows appendix B.1, in the same
+plain style. It computes the same function as ``MaskedAutoencoder`` with the ``paper`` preset and takes its weights.
 ``ResidualListing`` is the same for the residual form, which the shipped model has.
 """
 
@@ -150,7 +150,7 @@ class ResidualListing(Listing):
         return self.encoder_norm(self.encoder(torch.cat([cls_token, z], dim=1)))
 
     def forward(self, images: Float[Tensor, "b c H W"], masks: Bool[Tensor, "b N"]) -> Float[Tensor, ""]:
-        """The mean squared error over the masked patches; every image has as many of them."""
+        """The mean squared error over the masked patches; every image has the same number of them."""
         patches = self.patchify(images)
         order = masks.int().argsort(dim=1, stable=True)  # the visible ones first
         keep = order[:, : masks.shape[1] - int(masks[0].sum())]
@@ -181,7 +181,7 @@ NAMES = {
     "norm_rotation": "ln1",
     "rotation": "f_linear",
 }
-"""Parts of our parameters' names and the listing's for them."""
+"""Parts of our parameter names, and the listing's names for them."""
 
 
 def listing_name(name: str) -> str:
@@ -194,6 +194,6 @@ def listing_name(name: str) -> str:
 def listing_of(model: MaskedAutoencoder) -> Listing:
     """The listing with a copy of the weights of a model: of the ``paper`` preset, or visible-only and residual."""
     kind = ResidualListing if model.config.encoder_sees == "visible" else Listing
-    listing = kind(model.config).to(model.embedding.class_token)  # its precision
+    listing = kind(model.config).to(model.embedding.class_token)  # in its precision, on its device
     listing.load_state_dict({listing_name(name): tensor.clone() for name, tensor in model.state_dict().items()})
     return listing

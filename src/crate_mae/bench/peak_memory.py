@@ -2,7 +2,7 @@
 
 The result is the largest number of bytes in torch's allocator at any time during a step, less those before it: torch's
 profiler reports every block that is allocated and freed, also within a kernel. Weights, gradients and Adam's state
-exist before the step (gradients are set to zero, not to None), so only what comes on top of them is counted. This
+exist before the step (gradients are set to zero, not to None), so only memory beyond these is counted. This
 number is the same each time. The process's resident peak is recorded too: it includes what torch's allocator does not
 see, such as the buffers of the matrix products, and varies more.
 """

@@ -1,4 +1,4 @@
-"""Where the time of a training step goes: shares of the operators' own time, by torch's profiler."""
+"""Where the time of a training step goes: the fraction of time in each kind of operator, by torch's profiler."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
 """The time of a training step against depth, tokens and batch: it should be proportional to the FLOP count.
 
-For the points of a sweep, the line through zero is taken that fits seconds to FLOPs best, in relative error. The result
-is the largest relative distance of a point from it: for the medians over the rounds, with quartiles over single rounds.
+A line through zero is fitted to the points (FLOPs, seconds) of a sweep, with the least relative error. The result is
+the largest relative distance of a point from this line: for the medians over the rounds, with quartiles over single
+rounds.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""Training steps and the share of the machine's own rate that they reach.
+"""Training steps, and the fraction of the machine's own rate that they reach.
 
-Of Base at 224 px, of the model that comes with the package, and of a CPU-sized one of the paper's form.
+For Base at 224 px, for the model that comes with the package, and for a CPU-sized model of the paper's form.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ VISIBLE, OWN_VIT = "crate-mae, visible", "own ViT-MAE"
 @dataclass(frozen=True)
 class Sizes:
     title: str
-    """The model's, for people."""
+    """The model's name in the table."""
     config: ModelConfig
     batches: tuple[int, ...]
     rounds: int

@@ -9,7 +9,7 @@ from rich.table import Table
 from crate_mae.bench.harness import Spread
 
 Unit = Literal["x", "s", "", "%"]
-"""Of the result: a ratio (x), seconds (s), a share between 0 and 1 (empty), or per cent."""
+"""Unit of a result: a ratio (x), seconds (s), a fraction between 0 and 1 (empty), or per cent."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Row:
     note: str = ""
     """A remark, or why it was not run."""
     sgemm_share: Spread | None = None
-    """The share of the machine's own rate in the same run, by the FLOPs of the matrix products of the folded form."""
+    """The fraction of the machine's own rate in the same run, by the FLOPs of the folded form's products."""
     seconds: dict[str, Spread] = field(default_factory=dict)
     """Seconds of a round, for each contestant."""
     peak_bytes: dict[str, int] = field(default_factory=dict)
@@ -98,7 +98,7 @@ def number(value: float, unit: Unit) -> str:
 
 
 def on_terminal(rows: Sequence[Row]) -> Table:
-    """One line a row, in 80 columns."""
+    """One line for each row, in 80 columns."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for heading, width in (("what", 34), ("against", 18), ("result", 8), ("goal", 9), ("met", 3)):
         table.add_column(heading, no_wrap=True, max_width=width)

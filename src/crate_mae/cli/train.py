@@ -71,13 +71,14 @@ def plan(
         target = replace(target, flops=device_tflops * 1e12)
     if utilisation is not None:
         target = replace(target, utilisation=utilisation)
-    counted = config.data not in NAMED and (data is not None or Path(config.data).exists())  # it may be elsewhere
+    # A recipe's own data may be on another machine.
+    counted = config.data not in NAMED and (data is not None or Path(config.data).exists())
     made = plan(config, target, devices, shard, set_size(config.data) if counted else None)
     print(dumps(asdict(made), indent=2) if json else table(made))
 
 
 def set_size(data: str) -> "SetSize":
-    """How many training images and classes a folder or shards have."""
+    """The number of training images and of classes in a folder or in shards."""
     from crate_mae.data.open import find_images
     from crate_mae.planning.plan import SetSize
 

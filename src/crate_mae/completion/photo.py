@@ -80,5 +80,5 @@ def write_photo(photo: Photo, path: Path) -> None:
 def format_of(path: Path) -> str:
     """PNG or JPEG; another suffix is an error."""
     if path.suffix.lower() not in FORMATS:
-        raise UserError(f"{path} is to be a {path.suffix} file; choose an --out that ends in .png, .jpg or .jpeg.")
+        raise UserError(f"{path} ends in {path.suffix}; choose an --out that ends in .png, .jpg or .jpeg.")
     return FORMATS[path.suffix.lower()]

@@ -1,6 +1,6 @@
 """JPEG files decoded by libjpeg-turbo directly, where the extra ``jpeg`` is installed: the same pixels in less time.
 
-Pillow decodes with the same library, and its pixels have to be copied three times on their way into a tensor.
+Pillow decodes with the same library, but its pixels are copied three times before they are in a tensor.
 """
 
 from functools import cache

@@ -85,7 +85,7 @@ class Samples(Dataset[Sample], ABC, Generic[SomeBatch]):
         return sample_generator(self.seed, *key)
 
     def __getitem__(self, key: Key) -> Sample:
-        """The sample; if its image can't be read, with that of the nearest later one that can."""
+        """The sample; if its image can't be read, the next readable image replaces it."""
         _, index = key
         bad: list[Bad] = []
         for place in range(index, index + min(NEIGHBOURS, len(self))):

@@ -18,7 +18,7 @@ class MaskedBatch(Batch):
     """Images, labels and masks."""
 
     masks: Bool[Tensor, "b n"]
-    """True where a patch is masked. They stay on the CPU: counted there, a GPU need not be waited for."""
+    """True where a patch is masked. They stay on the CPU, so that counting them does not wait for a GPU."""
 
     @property
     def given(self) -> Tensor:

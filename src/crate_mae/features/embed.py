@@ -236,8 +236,8 @@ def _compare(there: Any, now: About, place: Path) -> About:
     for name in now:
         if name not in WORDS and there.get(name) != now[name]:
             changed = {
-                "weights": "it has the features of another model",
-                "data": "its images were others, or have changed since",
+                "weights": "its features do not match this model",
+                "data": "its images differ, or have changed since",
             }.get(name, f"{name} was {there.get(name)} and is {now[name]}")
             raise UserError(f"{place} does not match this command: {changed}; delete it or choose another --out.")
     return there

@@ -24,7 +24,7 @@ class Products:
     linear: int = 0
     """y = x W. Backward: one product for the gradient of x, one for that of W."""
     one_back: int = 0
-    """Backward: one product. The embedding, whose input needs no gradient, and ISTA's D^T D, a matrix by itself."""
+    """Backward: one product. The embedding, whose input needs no gradient, and ISTA's product D^T D."""
     attention: int = 0
     """softmax(Q K^T) V, two products."""
     attention_back: int = 0

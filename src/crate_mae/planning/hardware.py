@@ -64,9 +64,9 @@ def hardware(device: Known, precision: Precision) -> Hardware:
 def product_speed(device: torch.device, precision: Precision, seconds: float = 1.0) -> float:
     """Operations per second in products of square matrices: the best of those made in ``seconds``.
 
-    Of a CPU, that of one thread times the number of threads, in products short enough to come between other programs'
-    turns: several threads that wait for each other on a busy machine gave anything from a tenth of the speed to all
-    of it.
+    On a CPU, one thread is measured, and its speed is multiplied by the number of threads. The products are short
+    enough to fit between the time slices of other programs. Several threads together, which wait for each other on a
+    busy machine, gave anything from a tenth of the speed to all of it.
     """
     if device.type == "cuda":
         return _best_product(device, precision, 4096, seconds)

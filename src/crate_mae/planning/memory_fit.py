@@ -113,7 +113,7 @@ class Fitting:
                     break
 
     def _divisors(self) -> list[int]:
-        """Numbers of micro-batches that divide a device's images of a batch, from the present one up."""
+        """Numbers of micro-batches that divide the images of a batch on one device, from the current number up."""
         share = self.config.batch // self.devices
         return [parts for parts in range(self.config.accumulation, share + 1) if share % parts == 0]
 

@@ -16,7 +16,7 @@ from crate_mae.planning.memory_fit import Fitting, Memory
 from crate_mae.training.config import FinetuneConfig, RunConfig
 
 CLASSES_ASSUMED = 1_000
-"""Of a set that is not a named one."""
+"""For a set that is not a named one."""
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def finetune_digits() -> FinetuneConfig:
 
 
 def finetune_cpu() -> FinetuneConfig:
-    """Fine-tuning of a model that the CPU recipes pretrained, at its own size; CIFAR-10 unless --data says otherwise.
+    """Fine-tuning of a model that the CPU recipes pretrained, at its own size; on CIFAR-10 by default.
 
     Command: crate-mae finetune --recipe finetune_cpu --checkpoint runs/cifar10 --data-root DIR --out runs/cifar10-tuned
     Hardware: 2 CPU cores. Time and result: not measured.

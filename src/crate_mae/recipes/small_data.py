@@ -46,7 +46,7 @@ def _desk(recipe: str, data: str, *, image_size: int, patch_size: int, workers: 
     """What a search found best for a few minutes of one core (docs/log.md).
 
     The residual form, a wide encoder, a narrow and shallow decoder, and a larger step of ISTA with the same threshold
-    eta lambda; small batches, since the number of steps counts; Muon, which goes further with each of them.
+    eta lambda; small batches, since the number of steps counts; and Muon, which lowers the loss more in each step.
     """
     shape = {"dim": 256, "depth": 4, "heads": 8, "decoder_dim": 128, "decoder_depth": 2, "decoder_heads": 4}
     sizes = {"image_size": (image_size, image_size), "patch_size": (patch_size, patch_size)}

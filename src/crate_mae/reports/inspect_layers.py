@@ -134,7 +134,8 @@ def add_subspaces(report: Report, out: Path, found: Inspection) -> None:
         )
         caption = (
             f"The learned bases of the {name}: the largest singular value of U_k^T U_k', up to "
-            f"{subspaces.raw.max():.3g}. The diagonal is the squared spectral norm of each basis, which is 1 for an orthonormal one."
+            f"{subspaces.raw.max():.3g}. The diagonal is the squared spectral norm of each basis, which is 1 for an "
+            "orthonormal one."
         )
         report.picture(raw, caption, f"Heat maps of the {name}'s bases as they were learned")
 

@@ -1,4 +1,4 @@
-"""The desk's scale: pretrained on Tiny ImageNet at 64 px, fine-tuned and probed on the paper's four sets."""
+"""The desk scale: models pretrained on Tiny ImageNet at 64 px, fine-tuned and probed on the paper's four sets."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ _DECODER = {"decoder_dim": 128, "decoder_depth": 2, "decoder_heads": 4}
 def recipes() -> dict[tuple[Variant, Size], Recipe]:
     """The paper's form with its mirrored decoder; the others with narrow ones, which a search found best (docs/log.md).
 
-    They are not the race's own, so that a better recipe there does not end a campaign that runs here.
+    They are defined apart from the race's recipes, so that a change there does not affect a running campaign.
     """
     found: dict[tuple[Variant, Size], Recipe] = {}
     for size in _WHITE_BOX:

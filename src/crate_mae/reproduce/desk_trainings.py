@@ -54,7 +54,7 @@ class DeskPretrained(DeskTask, PretrainTask):
         return (self.folder(place) / DONE).is_file()
 
     def seconds(self, place: Place) -> float:
-        return START + 1.05 * timed(place).pretrain_seconds  # what is evaluated for the curve does not count
+        return START + 1.05 * timed(place).pretrain_seconds  # evaluations for the curve do not count
 
     def run(self, place: Place) -> None:
         scale, folder = timed(place), self.folder(place)

@@ -1,4 +1,4 @@
-"""Where the pattern of the paper's numbers holds in ours: orders between cells, counted in both."""
+"""Which orders between cells of the paper's tables hold in ours too, counted in both."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ NONE = "-"
 
 @dataclass(frozen=True)
 class Claim:
-    """That some cells are above others of the same table."""
+    """A claim that some cells of a table are above others."""
 
     words: str
     table: str

@@ -52,7 +52,7 @@ def _finished(path: Path, config: RunConfig) -> bool:
 
 
 def _share_of_steps(path: Path, config: RunConfig) -> float:
-    """How far a training is, by the last line of its metrics."""
+    """The fraction of a training that is done, from the last line of its metrics."""
     try:
         lines = Run(path).metrics.read_text().splitlines()
         return json.loads(lines[-1])["step"] / config.steps

@@ -28,7 +28,7 @@ class Place:
     """The folder of the named sets; without it only sets that need no files are used."""
     device: Device = "auto"
     deadline: float | None = None
-    """When to stop, in seconds since 1970: trainings are saved then, and nothing more is begun."""
+    """When to stop, in seconds since 1970: trainings are saved then, and no further task is started."""
 
     def has(self, data: str) -> bool:
         """Whether a set's images are available."""
@@ -66,15 +66,15 @@ class Task(ABC):
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Tasks run in this order, where what they need allows it."""
+        """Tasks run in this order, as far as the tasks that they need allow it."""
         return (0,)
 
     def seconds(self, place: Place) -> float | None:
-        """How long it takes one core of this machine; None where that is not known."""
+        """Seconds on one core of this machine; None if not known."""
         return None
 
     def share_done(self, place: Place) -> float | None:
-        """How far it is while it runs; None where that is not known."""
+        """The fraction done while it runs; None if not known."""
         return None
 
     @abstractmethod

@@ -42,7 +42,7 @@ class Processes:
         return self.rank == 0
 
     def mean(self, values: Tensor) -> Tensor:
-        """The mean over the processes of a tensor that each has; on the CPU."""
+        """The mean of a tensor over all processes; on the CPU."""
         values = values.detach().cpu()
         if self.world > 1:
             dist.all_reduce(values)
@@ -80,7 +80,7 @@ class Processes:
 
 @contextmanager
 def joined(device: Device, shard: bool = False) -> Iterator[Processes]:
-    """This process alone, or, if torchrun started it, as one of its process group."""
+    """This process alone, or, if torchrun started it, as a rank of its process group."""
     global _group
     if "WORLD_SIZE" not in os.environ:
         if shard:

@@ -149,7 +149,7 @@ EVALUATORS: dict[str, type[Evaluator]] = {
 
 
 def evaluators(config: RunConfig, samples: Mapping[str, Samples[Any]], processes: Processes) -> dict[str, Evaluator]:
-    """Those of the configuration, by name; one that needs labels is left out where there are none."""
+    """The evaluators of the configuration, by name; those that need labels are left out if there are none."""
     labelled = all(split.source.class_names for split in samples.values())
     chosen = {name: EVALUATORS[name] for name in config.evaluators}
     return {

@@ -93,7 +93,7 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
                 with stop.while_waiting(may_end=processes.world == 1):  # several processes must agree on the step
                     taken = list(islice(batches, config.accumulation))
             except Stopped:
-                kill_workers()  # they may have much to load
+                kill_workers()  # they may be busy with loading
                 break
             rate = cosine_schedule(step, config.steps, config.warmup, config.learning_rate)
             set_learning_rate(optimiser, rate)
@@ -164,7 +164,7 @@ def resume(
         break
     else:
         state = State()
-        optimiser.state.clear()  # an unreadable checkpoint may have left something there
+        optimiser.state.clear()  # an unreadable checkpoint may have left entries there
     processes.wait()
     if processes.is_main:
         run.restore_best()
@@ -225,7 +225,7 @@ class Watch:
         """Losses and norms that are still on the device: reading each one would wait for it."""
         self.step = self.began.step
         self.evaluated = -1
-        """The last step of which the metric that chooses the best checkpoint is known."""
+        """The last step at which the metric that chooses the best checkpoint was evaluated."""
         self.clock = self.lap = time.monotonic()
         self.lap_step = self.step
 
@@ -278,7 +278,7 @@ class Watch:
         self._write(done, values)
 
     def evaluate_stopped(self, done: int) -> None:
-        """Evaluate a run that was asked to stop, after its checkpoint is saved, so that ``best`` is what it came to.
+        """Evaluate the last weights of a run that was asked to stop, for ``best``, after its checkpoint is saved.
 
         Its line of metrics is marked, and a best checkpoint that it replaces is kept: a resumed run drops the line and
         restores that one, so that it ends as if it had never been stopped.
@@ -287,7 +287,7 @@ class Watch:
             self.evaluate(done, [self.job.config.best_from], stopped=True)
 
     def evaluate(self, done: int, names: Collection[str], stopped: bool = False) -> None:
-        """The values of these evaluators; with the one that chooses the best checkpoint, that one and a picture."""
+        """Run these evaluators and write their metrics; ``best_from`` also updates ``best`` and draws a picture."""
         due = [evaluator for name, evaluator in self.job.evaluators.items() if name in names]
         if not due:
             return

@@ -244,7 +244,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Stored:
-    """What a run's ``config.json`` says, in today's terms."""
+    """The content of a run's ``config.json``, in the current format."""
 
     config: RunConfig
     commit: str | None
@@ -262,7 +262,7 @@ class Stored:
             raise UserError("it does not say how many training images there were.")
         written_at = found.get("commit")
         if not isinstance(written_at, str | None):
-            raise UserError(f"its commit is {written_at!r}, which is no word.")
+            raise UserError(f"its commit is {written_at!r}, which is not text.")
         return Stored(TASKS[task].from_dict(settings, found.get("format_version", 1)), written_at, images)
 
 
