@@ -152,6 +152,7 @@ class FoldedISTA(nn.Module):
         return ista_folded(tokens, self.folded, self.eta, self.lambda_)
 
     def synthesis(self, code: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
+        """The identity, as in ``ISTA``: the code is the layer's output."""
         return code
 
 

@@ -106,5 +106,5 @@ def _with_sign(first: Float[Tensor, " n"], cut: float, border: Bool[Tensor, " n"
     signs = [side for side in (first, -first) if (side >= cut).sum() >= COLOURS]
     if not signs:
         most = max(int((side >= cut).sum()) for side in (first, -first))
-        raise UserError(f"the threshold keeps {most} of {len(first)} patches, and three are needed; lower it.")
+        raise UserError(f"the threshold keeps {most} of {len(first)} patches, fewer than three; choose a lower one.")
     return min(signs, key=lambda side: int((side >= cut)[border].sum()))

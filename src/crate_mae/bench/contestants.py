@@ -45,15 +45,18 @@ class Work:
 
     @staticmethod
     def from_dict(asked: Mapping[str, Any]) -> "Work":
+        """The inverse of ``to_dict``."""
         return Work(ModelConfig.from_dict(asked["config"]), asked["batch"], asked["mask_ratio"])
 
     @cached_property
     def images(self) -> Tensor:
+        """Standard normal images."""
         shape = (self.batch, self.config.channels, *self.config.image_size)
         return torch.randn(shape, generator=torch.Generator().manual_seed(0))
 
     @cached_property
     def masks(self) -> Tensor:
+        """A random mask for each image."""
         generator = torch.Generator().manual_seed(1)
         return random_mask(self.batch, self.config.num_patches, self.mask_ratio, generator)
 
@@ -63,6 +66,7 @@ class Work:
         return Pass(self.config, self.batch, self.mask_ratio).step_flops(gradient_checkpointing=False)
 
     def model(self) -> MaskedAutoencoder:
+        """Our model with random weights; the same at every call."""
         return MaskedAutoencoder(self.config, torch.Generator().manual_seed(2))
 
 
@@ -169,6 +173,7 @@ TRAINEES: dict[str, Callable[[Work], Trainee]] = {OURS: ours, LISTING: listing, 
 
 
 def has_transformers() -> bool:
+    """Whether transformers is installed."""
     return find_spec("transformers") is not None
 
 
@@ -184,11 +189,13 @@ def our_encoder(work: Work) -> Callable[[], Tensor]:
 
 
 def listing_encoder(work: Work) -> Callable[[], Tensor]:
+    """The same by the listing."""
     model = listing_of(work.model()).eval()
     return lambda: model.encode(model.patchify(work.images))
 
 
 def transformers_encoder(work: Work) -> Callable[[], Tensor]:
+    """The same by transformers' ViT of this shape."""
     from transformers import ViTConfig, ViTModel
 
     model = ViTModel(ViTConfig(**_shape(work.config)), add_pooling_layer=False).eval()

@@ -33,6 +33,8 @@ ATTEMPTS = 2
 
 @dataclass(frozen=True)
 class Sizes:
+    """Model and batch of the measurement."""
+
     config: ModelConfig = CPU_SIZED
     batch: int = 256
     """Over all processes."""
@@ -44,6 +46,7 @@ WHOLE, QUICK = Sizes(), Sizes(batch=64, steps=1, rounds=1)
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    """One row: how many times as fast two processes are."""
     what = f"two processes, one core each, d {sizes.config.dim}, global batch {sizes.batch}"
     label, against = "two processes, one core each", "one process"
     cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
@@ -88,6 +91,7 @@ def start(sizes: Sizes, cores: list[int]) -> float:
 
 
 def main(asked: dict[str, Any]) -> None:
+    """One process of a lap, started by torchrun: time the steps, and print the seconds in the main process."""
     with joined("cpu") as processes, freed_memory_kept():  # as a run does
         os.sched_setaffinity(0, {asked["cores"][processes.rank]})
         torch.set_num_threads(1)

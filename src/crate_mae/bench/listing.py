@@ -17,6 +17,8 @@ from crate_mae.models.stack import Tokens
 
 
 class ISTA(nn.Module):
+    """relu(x + eta D^T x - eta D^T D x - eta lambda)."""
+
     def __init__(self, dim: int, step_size: float, lambd: float):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(dim, dim))
@@ -32,6 +34,8 @@ class ISTA(nn.Module):
 
 
 class MSSA(nn.Module):
+    """O [W_1 softmax(W_1^T W_1 / sqrt p); ..; W_K softmax(W_K^T W_K / sqrt p)] + o, with W_k = U_k^T Z."""
+
     def __init__(self, dim: int, heads: int):
         super().__init__()
         self.heads = heads
@@ -50,6 +54,8 @@ class MSSA(nn.Module):
 
 
 class EncoderLayer(nn.Module):
+    """x_ = MSSA(LN x) + x; ISTA(LN x_)."""
+
     def __init__(self, dim: int, heads: int, step_size: float, lambd: float):
         super().__init__()
         self.ln1, self.attn = nn.LayerNorm(dim), MSSA(dim, heads)
@@ -61,6 +67,8 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
+    """x_ = E LN x; LN x_ - MSSA(LN x_)."""
+
     def __init__(self, dim: int, heads: int):
         super().__init__()
         self.ln1, self.f_linear = nn.LayerNorm(dim), nn.Linear(dim, dim, bias=False)
@@ -87,10 +95,12 @@ class Listing(nn.Module):
         self.pixels = nn.Linear(dim, config.patch_pixels, bias=False)
 
     def patchify(self, images: Float[Tensor, "b c H W"]) -> Float[Tensor, "b N pixels"]:
+        """Images cut into patches, pixels in the order (row, column, channel)."""
         p, q = self.config.patch_size
         return rearrange(images, "b c (h p) (w q) -> b (h w) (p q c)", p=p, q=q)
 
     def encode(self, patches: Float[Tensor, "b N pixels"]) -> Tokens:
+        """The tokens after all encoder layers, the class token first."""
         z = self.embed(patches) + self.pos_embed
         z = torch.cat([self.cls_token.expand(len(z), 1, -1), z], dim=1)
         return self.encoder(z)
@@ -105,12 +115,16 @@ class Listing(nn.Module):
 
 
 class ResidualEncoderLayer(EncoderLayer):
+    """x_ = MSSA(LN x) + x; ISTA(LN x_) + x_."""
+
     def forward(self, x: Tokens) -> Tokens:
         x_ = self.attn(self.ln1(x)) + x
         return self.ff(self.ln2(x_)) + x_
 
 
 class RawDecoderLayer(DecoderLayer):
+    """x_ = E LN x; x_ - MSSA(LN x_)."""
+
     def forward(self, x: Tokens) -> Tokens:
         x_ = self.f_linear(self.ln1(x))
         return x_ - self.attn(self.ln2(x_))
@@ -143,6 +157,7 @@ class ResidualListing(Listing):
         self.pixels = nn.Linear(narrow, config.patch_pixels)
 
     def encode(self, patches: Float[Tensor, "b N pixels"], keep: Int[Tensor, "b n"] | None = None) -> Tokens:
+        """The tokens of the patches at the indices ``keep``, or of all, after the final norm; the class token first."""
         z = self.embed(patches) + self.pos_embed[1:]
         if keep is not None:
             z = torch.gather(z, 1, keep[..., None].expand(-1, -1, z.shape[-1]))

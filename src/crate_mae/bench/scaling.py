@@ -22,6 +22,8 @@ MIDDLE = model_config("crate_mae_tiny", depth=6)
 
 @dataclass(frozen=True)
 class Sizes:
+    """The points of the three sweeps."""
+
     config: ModelConfig = MIDDLE
     """The point that the sweeps go through: d 384, 6 + 6 layers, 197 tokens."""
     batch: int = 16
@@ -37,6 +39,7 @@ WHOLE, QUICK = Sizes(), Sizes(depths=(2, 6), sides=(7, 14), batches=(4, 8), roun
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    """A row for each sweep: over depth, tokens and batch."""
     patch = sizes.config.patch_size[0]
     sweeps = {
         "depth": {

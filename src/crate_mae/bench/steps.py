@@ -32,6 +32,8 @@ VISIBLE, OWN_VIT = "crate-mae, visible", "own ViT-MAE"
 
 @dataclass(frozen=True)
 class Sizes:
+    """A model, its batches and its goals."""
+
     title: str
     """The model's name in the table."""
     config: ModelConfig
@@ -115,6 +117,8 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class FormSizes:
+    """The model and batch for the comparison of forms."""
+
     config: ModelConfig
     batch: int
     rounds: int

@@ -20,14 +20,17 @@ class Goal:
     at_least: bool
 
     def met(self, value: float) -> bool:
+        """Whether a value reaches the bound, or stays below it."""
         return value >= self.bound if self.at_least else value <= self.bound
 
 
 def at_least(bound: float) -> Goal:
+    """The goal of a value that is not below the bound."""
     return Goal(bound, at_least=True)
 
 
 def at_most(bound: float) -> Goal:
+    """The goal of a value that is not above the bound."""
     return Goal(bound, at_least=False)
 
 
@@ -61,6 +64,7 @@ class Row:
         return None if self.goal is None or self.result is None else self.goal.met(self.result.middle)
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; ``from_dict`` is the inverse."""
         return asdict(self) | {"met": self.met}
 
     @staticmethod

@@ -188,6 +188,7 @@ class BadImages:
     """The reason by index: each image counts once."""
 
     def count(self, batch: Batch) -> None:
+        """Add a batch's unreadable images; a ``UserError`` if there are too many."""
         self.drawn += len(batch.indices)
         for bad in batch.bad:
             if bad.index not in self.found:

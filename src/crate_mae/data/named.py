@@ -36,6 +36,7 @@ class NamedSet:
     std: tuple[float, ...] | None = None
 
     def is_there(self, root: Path) -> bool:
+        """Whether the set is below ``root`` in its own layout, or needs no files."""
         return not self.marks or any((root / mark).exists() for mark in self.marks)
 
 

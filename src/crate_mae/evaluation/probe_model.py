@@ -77,6 +77,7 @@ class Task:
 
     @property
     def title(self) -> str:
+        """The kind of features in words."""
         if not self.pool:
             return "raw pixels"
         return f"layer {self.layer}, {self.pool}" + f", {UNTRAINED}" * (self.weights == UNTRAINED)
@@ -91,6 +92,7 @@ class Result:
     neighbours: float
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
         chosen, best = self.probe.chosen, self.probe.best_on_test
         return {
             "weights": self.task.weights,

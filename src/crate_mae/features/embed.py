@@ -113,6 +113,7 @@ class Parts:
                 temporary.write_text(json.dumps(about, indent=1) + "\n")
 
     def file(self, number: int) -> Path:
+        """The file of a part."""
         return self.folder / f"{number:06d}.npz"
 
     def read(self, number: int) -> Part | None:
@@ -125,6 +126,7 @@ class Parts:
             return None
 
     def write(self, number: int, part: Part) -> None:
+        """Store a part by an atomic write."""
         with atomic_write(self.file(number)) as temporary, temporary.open("wb") as file:
             np.savez(
                 file,

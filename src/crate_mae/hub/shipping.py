@@ -108,6 +108,7 @@ def _race_job(folder: Path) -> Training:
 
 
 def title_of(data: str) -> str:
+    """The title of a named set; any other name as it is."""
     return NAMED[data].title if data in NAMED else data
 
 

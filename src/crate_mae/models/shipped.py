@@ -52,10 +52,12 @@ class ShippedRecord:
     """Mean squared error on the masked patches of scikit-learn's two photographs; a test checks it."""
 
     def to_json(self) -> str:
+        """The content of ``record.json``."""
         return json.dumps(asdict(self), indent=2) + "\n"
 
     @staticmethod
     def read(folder: Path) -> "ShippedRecord":
+        """The record in the folder of a shipped model."""
         found = json.loads((folder / RECORD).read_text())
         numbers = tuple(Measured(**number) for number in found.pop("numbers"))
         return ShippedRecord(**found | {"numbers": numbers, "not_good_for": tuple(found["not_good_for"])})

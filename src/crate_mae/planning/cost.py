@@ -56,14 +56,17 @@ class Layers:
 
     @property
     def count(self) -> int:
+        """The number of layers."""
         return self.config.decoder_depth if self.decodes else self.config.depth
 
     @property
     def dim(self) -> int:
+        """The width of a token."""
         return self.config.decoder_dim if self.decodes else self.config.dim
 
     @property
     def heads(self) -> int:
+        """Subspaces, or attention heads."""
         return self.config.decoder_heads if self.decodes else self.config.heads
 
     @property
@@ -237,16 +240,19 @@ class Pass:
 
     @cached_property
     def encoder(self) -> Layers:
+        """The encoder's layers on the tokens that it sees."""
         return Layers(self.config, False, self.images, 1 + self.patches_seen)
 
     @cached_property
     def decoder(self) -> Layers | None:
+        """The decoder's layers on all tokens; None for a classifier."""
         if self.classes is not None:
             return None
         return Layers(self.config, True, self.images, 1 + self.config.num_patches)
 
     @property
     def stacks(self) -> list[Layers]:
+        """The encoder, and the decoder if there is one."""
         return [self.encoder] if self.decoder is None else [self.encoder, self.decoder]
 
     @property

@@ -29,6 +29,7 @@ class Memory:
 
     @property
     def total(self) -> float:
+        """The sum of all items."""
         return self.weights + self.gradients + self.moments + self.gathered + self.copies + self.activations
 
 
@@ -46,6 +47,7 @@ class Fitting:
 
     @cached_property
     def parameters(self) -> int:
+        """Trainable parameters of the model."""
         return self.model.num_parameters
 
     @property

@@ -41,11 +41,13 @@ START = 5.0
 
 
 def timed(place: Place) -> Timed:
+    """The seconds, recipes and courses of a place at desk scale."""
     assert place.scale.timed is not None
     return place.scale.timed
 
 
 def images_of(place: Place, data: str) -> Path:
+    """The folder of a set's decoded images."""
     return place.out / "images" / data
 
 
@@ -68,6 +70,7 @@ class DeskTask(Task):
             return None
 
     def says(self, place: Place) -> Path:
+        """The file with the fraction of the task that is done."""
         return self.beside(place) / f".{type(self).__name__}.share"
 
     @contextmanager
@@ -131,5 +134,6 @@ def order_of(model: Model, kind: int) -> tuple[int, ...]:
 
 
 def digest(identity: list[Any], *seconds: float) -> str:
+    """A short hash of a configuration and of the lengths of its trainings, for the name of a folder."""
     words = json.dumps([*map(asdict, identity), *seconds], sort_keys=True)
     return hashlib.blake2b(words.encode(), digest_size=4).hexdigest()

@@ -71,10 +71,12 @@ def model_of_figures(scale: Scale, variant: Variant, seed: int = 0) -> Model:
 
 
 def pretrainings(scale: Scale, models: Iterable[Model]) -> list[Training]:
+    """The tasks that pretrain these models."""
     return [scale.kinds.pretrained(model) for model in models]
 
 
 def is_trained(place: Place, model: Model) -> bool:
+    """Whether a model has been pretrained."""
     return place.scale.kinds.pretrained(model).is_done(place)
 
 

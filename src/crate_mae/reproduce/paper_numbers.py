@@ -21,6 +21,7 @@ class Item:
 
     @property
     def kind(self) -> Literal["table", "figure"]:
+        """Whether it is a table or a figure."""
         return "table" if self.name.startswith("table") else "figure"
 
 

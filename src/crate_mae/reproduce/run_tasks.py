@@ -65,6 +65,7 @@ class Pretrained(PretrainTask):
     """A pretrained model."""
 
     def config(self, place: Place) -> PretrainConfig:
+        """The run's configuration."""
         return _at(place, place.scale.pretraining(self.model))
 
     def folder(self, place: Place) -> Path:
@@ -89,12 +90,14 @@ class Finetuned(FinetuneTask):
         return () if self.random else (Pretrained(self.model),)
 
     def config(self, place: Place) -> FinetuneConfig:
+        """The run's configuration, with the weights to start from."""
         config = _at(place, place.scale.finetuning(self.model, self.data))
         if self.random:
             return replace(config, random=True)
         return replace(config, checkpoint=str(Pretrained(self.model).folder(place)))
 
     def folder(self, place: Place) -> Path:
+        """The run folder."""
         return folder(place, f"{self.model.name}-{self.kind}-{self.data}", self.config(place))
 
     def file(self, place: Place) -> Path:

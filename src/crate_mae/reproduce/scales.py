@@ -48,6 +48,7 @@ class Model:
 
     @property
     def name(self) -> str:
+        """A name for messages and folders; different models have different names."""
         threshold = "" if self.variant == "vit" else f"-lambda{self.lambda_:g}"
         return f"{self.variant}-{self.size}-{self.data}{threshold}-mask{self.mask_ratio * 100:.0f}-seed{self.seed}"
 

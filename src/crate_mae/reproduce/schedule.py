@@ -50,6 +50,7 @@ class Pace:
     clock: float = PRIOR
 
     def learn(self, task: Task, place: Place, took: float) -> None:
+        """Take a finished task into account."""
         if seconds := task.seconds(place):
             self.work += seconds
             self.clock += took
@@ -60,6 +61,7 @@ class Pace:
         return (task.seconds(place) or 0.0) * (1 - share) * self.clock / self.work
 
     def in_time(self, task: Task, place: Place) -> bool:
+        """Whether a task ends before the deadline."""
         return place.deadline is None or time.time() + self.left(task, place) < place.deadline
 
 

@@ -62,7 +62,8 @@ class Task(ABC):
         return ()
 
     @abstractmethod
-    def is_done(self, place: Place) -> bool: ...
+    def is_done(self, place: Place) -> bool:
+        """Whether its result exists."""
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -78,21 +79,24 @@ class Task(ABC):
         return None
 
     @abstractmethod
-    def run(self, place: Place) -> None: ...
+    def run(self, place: Place) -> None:
+        """Do it, and write its result."""
 
 
 class Training(Task):
     """A task that leaves a model in a folder."""
 
     @abstractmethod
-    def folder(self, place: Place) -> Path: ...
+    def folder(self, place: Place) -> Path:
+        """The folder of the model."""
 
 
 class Measurement(Task):
     """A task whose result is one JSON file."""
 
     @abstractmethod
-    def file(self, place: Place) -> Path: ...
+    def file(self, place: Place) -> Path:
+        """The file of the result."""
 
     def result(self, place: Place) -> dict[str, Any] | None:
         """The numbers; None if they do not exist, or if the file is incomplete."""

@@ -48,6 +48,7 @@ class Job:
 
     @property
     def parameters(self) -> int:
+        """Trainable parameters of the model."""
         return self.objective.model.num_parameters
 
 

@@ -54,18 +54,22 @@ class Run:
 
     @property
     def checkpoints(self) -> Path:
+        """The folder of all checkpoints."""
         return self.path / BEST.parent
 
     @property
     def best(self) -> Path:
+        """The best checkpoint."""
         return self.path / BEST
 
     @property
     def config(self) -> Path:
+        """The file with the settings."""
         return self.path / "config.json"
 
     @property
     def metrics(self) -> Path:
+        """The file with the metrics."""
         return self.path / "metrics.jsonl"
 
     def stored(self) -> "Stored | None":

@@ -32,6 +32,7 @@ class Check:
 
     @property
     def holds(self) -> bool:
+        """Whether the measured value meets the bound, or equals the exact value up to ``tolerance``."""
         if self.relation == "=":
             return abs(self.measured - self.expected) <= self.tolerance
         return self.measured <= self.expected if self.relation == "<=" else self.measured >= self.expected
