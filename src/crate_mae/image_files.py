@@ -69,7 +69,7 @@ def read(
 def check_claims(opened: Image.Image, length: int) -> None:
     """Refuse a file that claims far more pixels than its bytes can hold, before memory is taken for them.
 
-    TIFF has more ways to do so: tiles far larger than the image, and fax lines, each of which takes time by itself.
+    TIFF has more ways to do so: tiles far larger than the image, and fax lines, each of which takes time to decode.
     """
     width, height = opened.size
     if width * height > max(FREE_PIXELS, PIXELS_PER_BYTE * length):

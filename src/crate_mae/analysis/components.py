@@ -47,7 +47,9 @@ class Components:
 
 
 @torch.no_grad()
-def components(model: ImageModel, images: Tensor, layer: int | None = None, threshold: float = THRESHOLD) -> Components:
+def components(
+    model: ImageModel, images: Float[Tensor, "b c H W"], layer: int | None = None, threshold: float = THRESHOLD
+) -> Components:
     """The paper's procedure on the patches of some images, preferably of one class.
 
     1. A patch is [U_1^T z; ..; U_K^T z], with z a token that enters encoder layer ``layer`` (1 to L, -1 is the last; by

@@ -92,7 +92,7 @@ class View:
         )
 
 
-def wide(tensor: Tensor) -> Tensor:
+def wide(tensor: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """Double precision, except on Apple's GPUs, which lack it."""
     return tensor.detach().to(torch.float32 if tensor.device.type == "mps" else torch.float64)
 

@@ -37,7 +37,7 @@ class Sizes:
 
     config: ModelConfig = CPU_SIZED
     batch: int = 256
-    """Over all processes."""
+    """Images in a step, over all processes."""
     steps: int = 5
     rounds: int = 3
 

@@ -17,7 +17,7 @@ from crate_mae.bench.race.recipes import COURSES, CRATE_MAE, VIT_MAE
 from crate_mae.bench.table import Row, at_most
 
 RECORDS = (Path("runs/race/race.json"), Path(__file__).parents[3] / "benchmarks" / "race.json")
-"""Where the race's record may be, the newest first: where ``--race`` writes it, and in a checkout."""
+"""Possible files of the race's record, the newest first: where ``--race`` writes it, and in a checkout."""
 COURSE = COURSES["cifar10"].data
 Curve = Sequence[tuple[float, float]]
 """Processor seconds and validation loss."""

@@ -28,7 +28,7 @@ class Sizes:
     """The point that the sweeps go through: d 384, 6 + 6 layers, 197 tokens."""
     batch: int = 16
     depths: tuple[int, ...] = (2, 4, 8, 12, 24)
-    """Of encoder and decoder each."""
+    """Layers of the encoder, and as many of the decoder."""
     sides: tuple[int, ...] = (7, 10, 14, 20, 28)
     """Patches across and down: 50 to 785 tokens with the class token."""
     batches: tuple[int, ...] = (8, 16, 32, 64, 128)

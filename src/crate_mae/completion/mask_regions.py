@@ -20,7 +20,7 @@ HALF = 128  # of 256 levels: from here on a pixel is white, or opaque
 
 
 def region_by_rectangle(rectangle: Rectangle, size: Size) -> Region:
-    """The pixels whose centres lie in a rectangle; the nearest one where it is smaller than a pixel."""
+    """The pixels whose centres lie in a rectangle; the nearest one if it is smaller than a pixel."""
     check_rectangle(rectangle)
     left, top, right, bottom = rectangle
     rows, columns = (
@@ -65,7 +65,7 @@ def read_marks(path: str | Path) -> Bool[np.ndarray, "h w"]:
 
 
 def _opacity(picture: Image.Image) -> np.ndarray | None:
-    """None if every pixel is opaque."""
+    """The opacity of each pixel; None if every pixel is opaque."""
     if not picture.has_transparency_data:
         return None
     level = np.asarray(picture.convert("RGBA").getchannel("A"))

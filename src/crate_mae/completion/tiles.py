@@ -126,7 +126,7 @@ def lay_tiles(region: Region, thick: int, image: Size) -> list[Tile]:
 
 
 def _starts(start: float, end: float, side: float, whole: int) -> list[float]:
-    """Where tiles of this side begin to cover [start, end) with a sixth of a tile to spare at both ends."""
+    """The starts of tiles of this side that cover [start, end), with a sixth of a tile to spare at both ends."""
     first, last = start - side / 6, end + side / 6 - side
     if last <= first:
         places = np.array([(start + end - side) / 2])
@@ -230,7 +230,7 @@ def plan_random(size: Size, image: Size, grid: Size, ratio: float, generator: to
 
 
 def _cell_starts(cells: int, side: int) -> list[int]:
-    """Where tiles of ``side`` cells begin to cover all cells, with an overlap of half a tile at least."""
+    """The starts of tiles of ``side`` cells that cover all cells and overlap by at least half a tile."""
     count = 1 + math.ceil((cells - side) / max(side // 2, 1))
     return sorted({round(place) for place in np.linspace(0, cells - side, count)})
 

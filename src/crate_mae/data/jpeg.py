@@ -33,7 +33,8 @@ class ColourJpeg:
 
     @classmethod
     def of(cls, source: ImageInput) -> "ColourJpeg | None":
-        """None for any other image, and without the extra: those are read by Pillow."""
+        """The file, if this decoder can read it; None for any other image, and without the extra: Pillow reads
+        those."""
         if _simplejpeg() is None or not isinstance(source, Encoded) or not source.content.startswith(b"\xff\xd8\xff"):
             return None
         try:

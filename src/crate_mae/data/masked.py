@@ -21,7 +21,7 @@ class MaskedBatch(Batch):
     """True where a patch is masked. They stay on the CPU, so that counting them does not wait for a GPU."""
 
     @property
-    def given(self) -> Tensor:
+    def given(self) -> Bool[Tensor, "b n"]:
         """What a loss takes beside the images: the masks."""
         return self.masks
 

@@ -24,7 +24,7 @@ class NamedSet:
     """Training images."""
     classes: int
     splits: tuple[Split, ...]
-    """Those that the set has itself."""
+    """The splits that the set itself has."""
     layout: str
     """What --data-root must contain, for messages."""
     marks: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class NamedSet:
     hub_id: str | None = None
     """Its name on the Hugging Face Hub."""
     mean: tuple[float, ...] | None = None
-    """Of the pixels in [0, 1], for each channel; None if a model's default serves."""
+    """Mean of the pixels in [0, 1], for each channel; None for the model's default."""
     std: tuple[float, ...] | None = None
 
     def is_there(self, root: Path) -> bool:

@@ -18,7 +18,7 @@ from crate_mae.usable_path import usable
 log = logging.getLogger("crate_mae")
 
 ROOT = Path("data")
-"""Where named sets are looked for by default."""
+"""The default folder of the named sets."""
 FOLDERS: dict[Split, tuple[str, ...]] = {
     "train": ("train", "training"),
     "val": ("val", "valid", "validation"),

@@ -28,8 +28,8 @@ Box = tuple[int, int, int, int]  # left, top, right, bottom
 ASPECTS = (3 / 4, 4 / 3)
 TRIES = 10
 REDUCED = 2
-"""Where a crop is this many times as large as the model's image, a JPEG is decoded at a half, a quarter or an eighth of
-its size, which takes less time. The result then differs slightly from that of the full-size image."""
+"""If a crop is at least this number of times as large as the model's image, a JPEG is decoded at a half, a quarter or
+an eighth of its size, which takes less time. The result then differs slightly from that of the full-size image."""
 FLIP = Image.Transpose.FLIP_LEFT_RIGHT
 
 

@@ -35,7 +35,7 @@ class ProbeSettings:
 
     data: str
     root: Path | None = None
-    """Where named sets are."""
+    """The folder of the named sets."""
     download: bool = False
     layers: tuple[int, ...] = (-1,)
     pools: tuple[Pool, ...] = ("mean",)
@@ -73,7 +73,7 @@ class Task:
     layer: str
     pool: str
     features: Mapping[str, Features]
-    """Of the training, validation and test images."""
+    """Features of the training, validation and test images."""
 
     @property
     def title(self) -> str:

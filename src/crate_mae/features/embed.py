@@ -117,7 +117,7 @@ class Parts:
         return self.folder / f"{number:06d}.npz"
 
     def read(self, number: int) -> Part | None:
-        """None if it is not there, or damaged."""
+        """A stored part; None if it is missing or damaged."""
         try:
             with self.file(number).open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 bad = [Bad(int(index), str(why)) for index, why in zip(stored["bad"], stored["reasons"], strict=True)]

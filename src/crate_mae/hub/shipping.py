@@ -76,7 +76,7 @@ def _run(folder: Path) -> Training:
         before = ShippedRecord.read(shipped.ROOT / config.checkpoint).processor_hours
         shape = {"started from": f"{config.checkpoint}, after {before:.3g} hours of one core"}
     recipe = {"recipe": config.recipe, **shape, **recipe, "commit": record.commit}
-    command = f"crate-mae {config.task} --recipe {config.recipe}"  # without the paths of whoever trained it
+    command = f"crate-mae {config.task} --recipe {config.recipe}"  # without the user's private paths
     if config.checkpoint:
         command += f" --checkpoint {config.checkpoint}"
     numbers = [

@@ -1,4 +1,4 @@
-"""A checkpoint is a folder: ``model.safetensors``, and a ``config.json`` with what the weights don't say."""
+"""A checkpoint is a folder: ``model.safetensors``, and a ``config.json`` with what the weights don't tell."""
 
 import json
 import shutil

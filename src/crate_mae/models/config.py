@@ -1,4 +1,4 @@
-"""Everything that a model's weights alone don't say."""
+"""Everything about a model that its weights don't tell."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -10,7 +10,7 @@ Family = Literal["crate", "vit"]
 Preset = Literal["paper", "official"]
 Sees = Literal["all", "visible"]
 Pool = Literal["mean", "cls"]
-"""What stands for a whole image: the mean over its patches, or the class token."""
+"""How an image's tokens are pooled: the mean over the patches, or the class token."""
 
 LARGEST = 1_000_000  # a larger size is a mistake, or a file made to fill the memory
 Count = Annotated[int, Range(least=1, most=LARGEST)]

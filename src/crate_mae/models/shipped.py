@@ -43,7 +43,7 @@ class ShippedRecord:
     recipe: dict[str, Any]
     """The settings of its training."""
     processor_hours: float
-    """Of one core, for the training alone."""
+    """Hours of one core, for the training alone."""
     numbers: tuple[Measured, ...]
     """The first two are in the list of models."""
     not_good_for: tuple[str, ...]

@@ -52,7 +52,7 @@ class Layers:
     decodes: bool
     images: int
     tokens: int
-    """Of one image, including the class token."""
+    """Tokens of one image, including the class token."""
 
     @property
     def count(self) -> int:
@@ -147,7 +147,7 @@ class Layers:
         return self.products().forward_flops - 2 * self.count * self.rows * self.last_map
 
     def products(self, on_gpu: bool = False) -> Products:
-        """Of all layers."""
+        """Matrix products of all layers."""
         folding = self.dim**3 if self.folds else 0
         mixing = self.images * self.tokens**2 * self.dim
         back = 5 if not self.subspace_attention(on_gpu) else 3 if self.keeps_maps else 4
@@ -261,7 +261,7 @@ class Pass:
         return self.decoder is not None and (self.config.decoder_map or self.config.dim != self.config.decoder_dim)
 
     def products(self, on_gpu: bool = False) -> Products:
-        """Of the whole forward pass."""
+        """Matrix products of the whole forward pass."""
         c, images = self.config, self.images
         total = sum((stack.products(on_gpu) for stack in self.stacks), Products(one_back=self._embedded * c.dim))
         if self.maps_between:

@@ -42,9 +42,9 @@ _SHEETS: dict[str, tuple[str, float, dict[Precision, float]]] = {
     "rtx4090": ("RTX 4090", 24 * GB, {"bfloat16": 165, "float32": 82.6, "float64": 1.3}),
 }
 GPU_UTILISATION = 0.4
-"""Of the data sheet's peak: an assumption. Large transformers reach 0.3 to 0.5 if images are loaded fast enough."""
+"""The fraction of the data sheet's peak: an assumption. Large transformers reach 0.3 to 0.5 if images load fast."""
 MEASURED_UTILISATION = 0.45
-"""Of the measured speed of large matrix products; docs/planning.md has the check."""
+"""The fraction of the measured speed of large matrix products; docs/planning.md has the check."""
 
 
 def hardware(device: Known, precision: Precision) -> Hardware:

@@ -117,7 +117,7 @@ def _processes(processes: int | None, place: Place) -> int:
 
 
 def _say_commands(tasks: Sequence[Task], place: Place, console: Console) -> None:
-    """Print every training at full scale as a command, which can also be run by itself on a cluster beforehand."""
+    """Print every training at full scale as a command, which can also be run beforehand on a cluster."""
     trained: dict[Pretrained | Finetuned, None] = {}
     for task in tasks:
         for run in (*task.before, task):

@@ -15,7 +15,7 @@ from crate_mae.figures.comparison import Panel
 
 MISSING = "not run: data missing"
 COLUMNS = ("row", "column", "paper", "ours", "std", "seeds", "note")
-"""Of the CSV file."""
+"""Columns of the CSV file."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Cell:
     row: str
     column: str
     paper: float | None = None
-    """As printed; None where the paper has none."""
+    """The number as printed; None if the paper has none."""
     values: tuple[float, ...] = ()
     """Ours, one for each seed."""
     note: str = ""

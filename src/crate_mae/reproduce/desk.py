@@ -10,9 +10,9 @@ from crate_mae.reproduce.scales import IMAGENET, Scale, Size, Timed, Variant
 
 SOURCE = "tiny_imagenet"
 PRETRAIN_SECONDS = 90.0
-"""Of processor time, without --hours: a seed of everything then takes about an hour of one core."""
+"""Processor time of a pretraining without --hours: all tasks of a seed then take about an hour on one core."""
 FINETUNE_SHARE = 1 / 3
-"""Of a pretraining's seconds."""
+"""The length of a fine-tuning, as a fraction of a pretraining's."""
 FIGURE_IMAGES = 1_000
 
 COURSES = {
@@ -28,7 +28,7 @@ _VIT: dict[Size, dict[str, int]] = {
     "small": {"dim": 96, "depth": 3, "heads": 3},
     "base": {"dim": 192, "depth": 4, "heads": 6},
 }
-"""As in table 1, ViT-MAE-S is narrower than CRATE-S by a third or so, and -B is as wide."""
+"""As in table 1, ViT-MAE-S is about a third narrower than CRATE-S, and ViT-MAE-B is as wide as CRATE-B."""
 
 _DECODER = {"decoder_dim": 128, "decoder_depth": 2, "decoder_heads": 4}
 

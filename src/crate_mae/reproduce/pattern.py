@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any
 
 Record = Mapping[str, Any]
-"""Of a table, as its JSON file has it."""
+"""The content of a table's JSON file."""
 Key = tuple[str, str]
 """Row and column of a cell."""
 TUNED = "fine-tuning"
@@ -89,5 +89,5 @@ def _rows(record: Record) -> list[str]:
 
 
 def _across(words: str, table: str, rows: Sequence[str], high: str, low: str) -> Claim:
-    """Of two columns, in each of these rows."""
+    """The claim that one column is above another in each of these rows."""
     return Claim(words, table, [((row, high), (row, low)) for row in rows])

@@ -18,9 +18,7 @@ Share = Annotated[float, Range(least=0, most=1)]
 # Marks of a field. A change of a field with neither of the first two makes it a different run.
 FREE = "a resumed run may change it"
 HOW_IT_RUNS = "it does not change what the run produces, so that a resumed run may change it too"
-UNLISTED = (
-    "the model card does not list it: it stands elsewhere there, is a private path, or says nothing about a model"
-)
+UNLISTED = "the model card does not list it: it is elsewhere on the card, a private path, or says nothing about a model"
 NOT_SET = "--set can't change it"
 
 

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from matplotlib.figure import Figure
 from rich.console import Console
 from torch import Tensor, nn
@@ -185,7 +186,7 @@ def take_step(
     batches: Sequence[Batch],
     config: RunConfig,
     processes: Processes,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """One step of the optimiser on a batch's micro-batches; this process's mean loss, and the gradient norm."""
     joined.train()
     device, dtype = processes.device, DTYPES[config.precision]
@@ -230,7 +231,7 @@ class Watch:
         self.clock = self.lap = time.monotonic()
         self.lap_step = self.step
 
-    def stepped(self, loss: Tensor, norm: Tensor) -> None:
+    def stepped(self, loss: Float[Tensor, ""], norm: Float[Tensor, ""]) -> None:
         """Remember a step's loss and gradient norm."""
         self.step += 1
         self.fresh.append(torch.stack([loss, norm.to(loss)]))

@@ -73,7 +73,7 @@ class Run:
         return self.path / "metrics.jsonl"
 
     def stored(self) -> "Stored | None":
-        """What ``config.json`` says, or None where there is no run yet."""
+        """What ``config.json`` says, or None if there is no run yet."""
         if usable(self.path).exists() and not self.path.is_dir():
             raise UserError(f"{self.path} is a file; a run is a folder: choose another one.")
         if not self.config.exists():
@@ -254,7 +254,7 @@ class Stored:
     commit: str | None
     """The commit of the code that started it; None where that was no checkout."""
     training_images: dict[str, Any]
-    """Their number, as ``images``, and a ``fingerprint``."""
+    """The number of training images, as ``images``, and their ``fingerprint``."""
 
     @staticmethod
     def of(found: Mapping[str, Any]) -> "Stored":

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from crate_mae.theory import equivalence as eq
@@ -15,19 +16,19 @@ SIGMAS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 MSSA_DRAWS = 2
 
 
-def lines_2d() -> Tensor:
+def lines_2d() -> Float[Tensor, "2 2 1"]:
     """Two orthogonal lines in the plane."""
     a = math.radians(20)
     rotation = torch.tensor([[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]], dtype=torch.float64)
     return rotation.T[:, :, None]
 
 
-def plane_and_line_3d() -> Tensor:
+def plane_and_line_3d() -> Float[Tensor, "2 3 2"]:
     """A plane and the line orthogonal to it; the line's second column is zero, so that both bases are 3 x 2."""
     return torch.tensor([[[1, 0], [0, 1], [0, 0]], [[0, 0], [0, 0], [1, 0]]], dtype=torch.float64)
 
 
-def picture(U: Tensor, sigma: float, count: int, generator: torch.Generator) -> dict[str, list]:
+def picture(U: Float[Tensor, "K d p"], sigma: float, count: int, generator: torch.Generator) -> dict[str, list]:
     """Tokens and three fields to draw: the score, compression of each token alone, compression of all together."""
     model = mx.codebook(U, sigma)
     Z = mx.sample(model, (count,), generator).tokens
