@@ -40,8 +40,8 @@ _HOMES = {
 }
 
 __all__ = ["__version__", *(name for name in _HOMES if name != "CrateFeatures")]
-"""What ``from crate_mae import *`` brings. CrateFeatures is imported by name only: it needs scikit-learn, which
-takes as long to import as torch."""
+"""The names that ``from crate_mae import *`` imports. CrateFeatures is imported by name only: it needs scikit-learn,
+which takes as long to import as torch."""
 
 
 def __getattr__(name: str) -> Any:

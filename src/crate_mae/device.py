@@ -1,4 +1,4 @@
-"""Where to compute."""
+"""The device to compute on."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -25,7 +25,7 @@ def pick_device(name: Device) -> "torch.device":
 def multiplies_bfloat16(device: "torch.device") -> bool:
     """Whether the device has instructions for products in bfloat16: a GPU, or a CPU with AVX512-BF16.
 
-    With them such products are several times as fast as in float32; a CPU without them is slower by far.
+    With them such products are several times as fast as in float32; a CPU without them is much slower.
     """
     import torch
 

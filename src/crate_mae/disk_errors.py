@@ -5,15 +5,15 @@ import os
 import re
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What the system calls a full disk, or a full share of one."""
+"""Error numbers of a full disk or an exhausted quota."""
 CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
-"""What it calls a disk or folder that may not be written to."""
+"""Error numbers of a disk or folder without write permission."""
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.ESTALE)
-"""What it says where a folder, or the disk that it is on, was removed."""
+"""Error numbers of a folder, or of its disk, that was removed."""
 
 
 def error_number(error: BaseException) -> int | None:
-    """The system's number of an error, also where Rust or C++ met it and only its text says so."""
+    """The system's error number, also if the error comes from Rust or C++ and only its text has the number."""
     if isinstance(error, OSError) and error.errno:
         return error.errno
     text = str(error)

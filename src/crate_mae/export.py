@@ -152,6 +152,7 @@ class FoldedISTA(nn.Module):
         return ista_folded(tokens, self.folded, self.eta, self.lambda_)
 
     def synthesis(self, code: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
+        """The identity, as in ``ISTA``: the code is the layer's output."""
         return code
 
 
@@ -162,7 +163,9 @@ class Completer(nn.Module):
         super().__init__()
         self.autoencoder = autoencoder
 
-    def forward(self, images: Float[Tensor, "b c H W"], mask: Bool[Tensor, "b N"]) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, images: Float[Tensor, "b c H W"], mask: Bool[Tensor, "b N"]
+    ) -> tuple[Float[Tensor, "b c H W"], Float[Tensor, "b N pixels"]]:
         completion = self.autoencoder(images, StillMask(mask, mask))
         return completion.completed, completion.prediction
 
@@ -220,7 +223,9 @@ def _largest_difference(run: Run, model: ImageModel, part: Part) -> float:
 
 
 @torch.no_grad()
-def reference(model: ImageModel, part: Part, images: Tensor, *mask: Tensor) -> Sequence[Tensor]:
+def reference(
+    model: ImageModel, part: Part, images: Float[Tensor, "b c H W"], *mask: Bool[Tensor, "b N"]
+) -> Sequence[Tensor]:
     """The outputs of the model itself for the inputs of a part, on the CPU."""
     was_training = model.training
     model.eval()

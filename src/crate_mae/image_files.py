@@ -15,9 +15,9 @@ from crate_mae.errors import UserError
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 FREE_PIXELS = 16_000_000
-"""Any file may claim as many. A blank page of a fax is 9 million pixels in half a kilobyte."""
+"""Pixels that a file of any size may have: a blank fax page has 9 million pixels in half a kilobyte."""
 PIXELS_PER_BYTE = 2000
-"""Of a larger image; deflate makes at most 1,032 bytes of one."""
+"""The limit for larger images; deflate expands a byte to at most 1,032."""
 TILE_WIDTH, TILE_LENGTH, FREE_TILE, TIFF_LINES = 322, 323, 2048 * 2048, 100_000
 ORIENTATION = 0x0112  # the EXIF field; 1 is upright, from 5 up the image lies on its side
 
@@ -69,7 +69,7 @@ def read(
 def check_claims(opened: Image.Image, length: int) -> None:
     """Refuse a file that claims far more pixels than its bytes can hold, before memory is taken for them.
 
-    TIFF has more ways to do so: tiles far larger than the image, and fax lines, each of which takes time by itself.
+    TIFF has more ways to do so: tiles far larger than the image, and fax lines, each of which takes time to decode.
     """
     width, height = opened.size
     if width * height > max(FREE_PIXELS, PIXELS_PER_BYTE * length):

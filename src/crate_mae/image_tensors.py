@@ -46,7 +46,9 @@ def from_tensor(pixels: Float[Tensor, "c H W"]) -> Image.Image:
     return Image.fromarray(array.squeeze(2) if pixels.shape[0] == 1 else array)
 
 
-def statistics(mean: tuple[float, ...], std: tuple[float, ...], like: Tensor) -> tuple[Tensor, Tensor]:
+def statistics(
+    mean: tuple[float, ...], std: tuple[float, ...], like: Float[Tensor, "..."]
+) -> tuple[Float[Tensor, "c 1 1"], Float[Tensor, "c 1 1"]]:
     """Mean and standard deviation as tensors that broadcast over (C, H, W)."""
     as_tensor = partial(torch.tensor, dtype=like.dtype, device=like.device)
     return as_tensor(mean)[:, None, None], as_tensor(std)[:, None, None]

@@ -9,9 +9,9 @@ MOST = 16 * 2**20
 
 
 def read_json(path: Path) -> Any:
-    """What a file says; ValueError where it is no JSON or too long to be a configuration, OSError as from ``open``.
+    """The content of a file; ValueError if it is not JSON or too long for a configuration, OSError as from ``open``.
 
-    A file that was made to fill the memory is not read further than ``MOST``.
+    At most ``MOST`` bytes are read, so that a file that was made to fill the memory can't do so.
     """
     with path.open("rb") as file:
         content = file.read(MOST + 1)

@@ -44,6 +44,7 @@ class SubspaceAttention(torch.autograd.Function):
     @torch.amp.custom_bwd(device_type="cpu")
     @once_differentiable
     def backward(ctx: Any, d_out: Float[Tensor, "b heads n p"]) -> tuple[Float[Tensor, "b heads n p"], None]:
+        """dW, by the formula above."""
         w, maps = ctx.saved_tensors
         d_w = _empty_like(w)
         for part, (d_s, both, *buffers) in _chunks(w, buffers=2 if maps is not None else 3):

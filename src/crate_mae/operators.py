@@ -1,7 +1,8 @@
 """MSSA and ISTA, the two white-box operators: pure functions first, then thin Modules.
 
 Tokens are rows here (``n d``) and columns in the paper (``d x N``), so the paper's ``U_k^T Z`` reads ``Z U_k``.
-The K subspaces stand in one matrix ``[U_1 .. U_K]^T`` of shape (K p, d); its rows ``k p .. (k + 1) p`` are ``U_k^T``.
+The K subspaces are stored in one matrix ``[U_1 .. U_K]^T`` of shape (K p, d); its rows ``k p .. (k + 1) p`` are
+``U_k^T``.
 
 The fast forms are chosen automatically. ``mssa_listing`` and ``ista_listing`` are the paper's pseudocode (appendix B.2)
 line by line, as the reference for them.

@@ -19,7 +19,8 @@ from crate_mae.errors import UserError, brief, did_you_mean
 Size = tuple[int, int]  # height, width
 
 FORMAT_VERSION = 3
-"""Of checkpoints and run folders. Version 1 is crate-mae 0.1.0's; version N has the fields marked ``Since(N, ..)``."""
+"""Format of checkpoints and run folders. Version 1 is crate-mae 0.1.0's; version N has the fields marked ``Since(N,
+..)``."""
 
 
 def check_version(path: Path, version: Any, written_by: Any) -> None:
@@ -181,7 +182,7 @@ class Settings:
 
     @classmethod
     def upgrade(cls, values: dict[str, Any], version: int) -> dict[str, Any]:
-        """Values that a file of ``version`` has, under today's names. A class that renames a field extends it."""
+        """Values from a file of ``version``, under the current names. A class that renames a field extends it."""
         return values
 
 

@@ -14,6 +14,12 @@ from torch import Tensor
 from crate_mae.errors import UserError
 from crate_mae.settings import Size
 
+MaskTensor = Tensor
+"""A user's mask, True where a patch is masked: Bool[Tensor, "b N"], or Bool[Tensor, " N"] for all images.
+
+The shape is not enforced by the annotation, since ``Mask.of`` refuses another one in a sentence.
+"""
+
 
 def patchify(images: Float[Tensor, "b c H W"], patch: Size) -> Float[Tensor, "b n pixels"]:
     """Cut images into patches in row-major order; the pixels of a patch in the order (row, column, channel)."""

@@ -1,4 +1,4 @@
-"""Paths that people give: what no file can be called is refused before the system is asked for more."""
+"""Paths from users: one that no file can have is refused before it is used."""
 
 import os
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 from crate_mae.errors import UserError
 
 SHOWN = 100
-"""Characters of a path in a message; of a longer one the first half."""
+"""Characters of a path in a message, if it has at least twice this number."""
 
 
 def usable(path: str | Path, name: str = "the path") -> Path:
     """The path with ``~`` expanded; it need not exist. ``name`` is what messages call it."""
     if "\0" in str(path):
-        raise UserError(f"{name} has a NUL byte in it; give a path without.")
+        raise UserError(f"{name} has a NUL byte in it; remove it.")
     try:
         expanded = Path(path).expanduser()
         expanded.stat()

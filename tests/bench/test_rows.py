@@ -96,7 +96,7 @@ def test_the_small_model_and_the_forms(no_transformers: None) -> None:
     check(list(steps.rows(SMALL, quiet())), 2)
     *rows, missing = steps.form_rows(steps.FormSizes(CONFIG, 2, 1), quiet())
     check(rows, 2)
-    assert (missing.result, missing.note) == (None, "not run: pip install 'crate-mae[bench]' brings transformers")
+    assert (missing.result, missing.note) == (None, "not run: pip install 'crate-mae[bench]' installs transformers")
 
 
 def test_the_model_that_comes_with_the_package() -> None:
@@ -183,7 +183,7 @@ def test_memory(no_transformers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     check([row], 1)
     assert row.peak_bytes.keys() == {OURS, LISTING}
     assert row.result.middle == row.peak_bytes[OURS] / row.peak_bytes[LISTING]
-    assert missing.note == "not run: pip install 'crate-mae[bench]' brings transformers"
+    assert missing.note == "not run: pip install 'crate-mae[bench]' installs transformers"
 
 
 def test_rates() -> None:

@@ -16,6 +16,7 @@ from crate_mae import recipes
 from crate_mae.cli import VERBS, main
 from crate_mae.cli.arguments import checked, recipe_verbs
 from crate_mae.data.checking import processors
+from crate_mae.training.config import FinetuneConfig, PretrainConfig
 from tests.conftest import small_model
 
 OWN = Path(__file__).parents[1] / "fixtures" / "official_tiny.safetensors"
@@ -155,7 +156,7 @@ def errors(tmp_path: Path, picture: Path, checkpoint: Path) -> dict[str, tuple[l
         "wrong verb": (["compleat"], "did you mean complete?"),
         "missing option": (["complete", str(picture)], "complete needs --out"),
         "missing place": (["probe", "--data", "digits"], "probe needs CHECKPOINT"),
-        "missing value": (["pretrain", "--out"], "--out takes a path, and none is there"),
+        "missing value": (["pretrain", "--out"], "--out takes a path, and none is given"),
         "wrong option": (["complete", str(picture), *good, "--sede", "1"], "no option --sede; did you mean --seed?"),
         "wrong value": (["complete", str(picture), *good, "--seed", "x"], "--seed takes a whole number, not x"),
         "wrong value by =": (["complete", str(picture), *good, "--mask_ratio=x"], "--mask-ratio takes a number, not x"),
@@ -278,9 +279,10 @@ def test_more_workers_than_processors_are_capped_with_a_note(capsys: pytest.Capt
     assert f"--workers is {2**31}, and this machine has {processors()} processors" in str(note.message)
 
 
-def test_recipes_are_known_without_importing_them() -> None:
-    every = dict.fromkeys(recipes.PRETRAIN, "pretrain") | dict.fromkeys(recipes.FINETUNE, "finetune")
-    assert recipe_verbs() == every
+def test_the_verb_of_a_recipe_follows_from_its_configuration() -> None:
+    verbs = {PretrainConfig: "pretrain", FinetuneConfig: "finetune"}
+    every = recipes.PRETRAIN | recipes.FINETUNE
+    assert recipe_verbs() == {name: verbs[type(recipe())] for name, recipe in every.items()}
 
 
 def test_cheap_checks_come_before_torch(tmp_path: Path, checkpoint: Path) -> None:

@@ -147,13 +147,13 @@ def test_another_request_in_the_same_place_is_refused(
             ((model, Which(1, "cls"), QUIET), "layer was -1 and is 1"),
             ((model, Which(-1, "mean"), QUIET), "pool was cls and is mean"),
             ((model, LAST, Reader(batch=5, console=QUIET.console)), "batch_size was 4 and is 5"),
-            ((other, LAST, QUIET), "it has the features of another model"),
+            ((other, LAST, QUIET), "its features do not match this model"),
         ]:
             with pytest.raises(UserError, match=said):
                 embed(asked[0], find_images(photos).whole(), asked[1], out, asked[2])
     write(photos / "cat" / "08.png", 99)  # written anew under its old name
     for out in (done, half):
-        with pytest.raises(UserError, match="its images were others, or have changed since; delete it"):
+        with pytest.raises(UserError, match="its images differ, or have changed since; delete it"):
             embed(model, find_images(photos).whole(), LAST, out, QUIET)
 
 

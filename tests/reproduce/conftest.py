@@ -15,7 +15,7 @@ from crate_mae import figures
 from crate_mae.data import named_layouts
 from crate_mae.data.named_layouts import Digits, split_digits
 from crate_mae.evaluation import probe_model
-from crate_mae.reproduce import command, tasks
+from crate_mae.reproduce import command, run_tasks
 from crate_mae.reproduce.command import run
 from crate_mae.reproduce.tasks import Place
 from crate_mae.training import launch
@@ -63,13 +63,13 @@ def quick_probes(patch: pytest.MonkeyPatch) -> None:
 def count_trainings(patch: pytest.MonkeyPatch) -> list[str]:
     """The folders of the runs that are trained from here on."""
     trained: list[str] = []
-    whole = tasks.train
+    whole = run_tasks.train
 
     def train(config, folder, *rest):  # type: ignore[no-untyped-def]
         trained.append(folder.name)
         whole(config, folder, *rest)
 
-    patch.setattr(tasks, "train", train)
+    patch.setattr(run_tasks, "train", train)
     return trained
 
 

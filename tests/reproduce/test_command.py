@@ -15,12 +15,13 @@ from rich.console import Console
 import crate_mae
 from crate_mae.cli import main
 from crate_mae.data.open import open_dataset
-from crate_mae.reproduce import tasks
+from crate_mae.reproduce import run_tasks
 from crate_mae.reproduce.command import run
 from crate_mae.reproduce.paper_numbers import ITEMS
+from crate_mae.reproduce.run_tasks import Finetuned, Pretrained, Reconstructed
 from crate_mae.reproduce.scales import Model
 from crate_mae.reproduce.schedule import open_tasks
-from crate_mae.reproduce.tasks import Finetuned, Place, Pretrained, Reconstructed
+from crate_mae.reproduce.tasks import Place
 from tests.reproduce.conftest import Reproduced, count_trainings, without_pictures_of_runs
 from tests.reproduce.tiny import tiny
 
@@ -66,7 +67,7 @@ def test_each_model_is_trained_once(reproduced: Reproduced) -> None:
 
 def test_a_second_time_nothing_is_trained_or_measured(reproduced: Reproduced, monkeypatch: pytest.MonkeyPatch) -> None:
     before = len(reproduced.trained)
-    monkeypatch.setattr(tasks, "probe", lambda *_: pytest.fail("probed again"))
+    monkeypatch.setattr(run_tasks, "probe", lambda *_: pytest.fail("probed again"))
     run("table5", reproduced.place, 1, 1, QUIET)
     run("table2", reproduced.place, 1, 1, QUIET)
     assert len(reproduced.trained) == before
@@ -128,7 +129,7 @@ class Stopped(Exception):
 def test_it_continues_where_it_was_stopped(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_pictures_of_runs(monkeypatch)
     trained = count_trainings(monkeypatch)
-    counted = tasks.train
+    counted = run_tasks.train
 
     def breaks(config, folder, *rest):  # type: ignore[no-untyped-def]
         if len(trained) == 2:
@@ -137,7 +138,7 @@ def test_it_continues_where_it_was_stopped(out: Path, monkeypatch: pytest.Monkey
 
     place = Place(out, tiny(), None, "cpu")
     with monkeypatch.context() as broken:
-        broken.setattr(tasks, "train", breaks)
+        broken.setattr(run_tasks, "train", breaks)
         with pytest.raises(Stopped):
             run("table4", place, 1, 1, QUIET)
     assert not (out / "table4").exists()

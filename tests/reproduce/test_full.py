@@ -11,8 +11,9 @@ from crate_mae.recipes import FINETUNE, PRETRAIN
 from crate_mae.reproduce.paper_numbers import SETS
 from crate_mae.reproduce.run_command import command
 from crate_mae.reproduce.run_scales import digits, full
+from crate_mae.reproduce.run_tasks import Finetuned, Pretrained
 from crate_mae.reproduce.scales import Model
-from crate_mae.reproduce.tasks import Finetuned, Place, Pretrained
+from crate_mae.reproduce.tasks import Place
 from crate_mae.training.config import override
 
 MODELS = [Model("crate", "small", "imagenet", 0), Model("visible", "base", "imagenet", 2, 5.0, 0.25)]

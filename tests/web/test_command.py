@@ -127,7 +127,7 @@ def test_without_the_extra_it_says_which_to_install(
         main(["serve", "owner/name"])
     assert stop.value.code == 2
     assert capsys.readouterr().err == (
-        "crate-mae: error: the page needs the extra web; pip install 'crate-mae[web]' brings it.\n"
+        "crate-mae: error: the page needs the extra web; pip install 'crate-mae[web]' installs it.\n"
     )
 
 

@@ -35,7 +35,7 @@ class AttentionMaps:
 
 @torch.no_grad()
 def attention_maps(
-    model: ImageModel, images: Tensor, layer: int | None = None, convention: Convention = "paper"
+    model: ImageModel, images: Float[Tensor, "b c H W"], layer: int | None = None, convention: Convention = "paper"
 ) -> AttentionMaps:
     """The maps of encoder layer 1 to L (-1 is the last), by default the one before the last, as in the paper.
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from crate_mae.analysis.streaming import Curve, Moments
 from crate_mae.models.autoencoder import Completion, MaskedAutoencoder
 from crate_mae.models.image_model import ImageModel
-from crate_mae.tokens import masked_count, random_mask, unpatchify
+from crate_mae.tokens import MaskTensor, masked_count, random_mask, unpatchify
 
 MASKED_COLOUR = (0.70, 0.78, 0.90)  # not gray, so that it differs from every pixel of a gray image
 RATIOS = (0.25, 0.5, 0.75, 0.9)
@@ -30,13 +30,13 @@ class Panels:
 
 
 @torch.no_grad()
-def completion_panels(model: MaskedAutoencoder, images: Tensor, mask: Tensor) -> Panels:
+def completion_panels(model: MaskedAutoencoder, images: Float[Tensor, "b c H W"], mask: MaskTensor) -> Panels:
     """Mask normalised images, complete them, and convert all to pixel values for display."""
     return panels_of(model, images, model(images, mask))
 
 
-def panels_of(model: MaskedAutoencoder, images: Tensor, completion: Completion) -> Panels:
-    """``completion_panels`` of a completion at hand."""
+def panels_of(model: MaskedAutoencoder, images: Float[Tensor, "b c H W"], completion: Completion) -> Panels:
+    """``completion_panels`` for a completion that was already computed."""
     config = model.config
     hidden = completion.mask.masked[..., None].expand_as(completion.patches).float()
     places = unpatchify(hidden, config.patch_size, config.grid).amax(1)[..., None].cpu().numpy()
@@ -45,7 +45,7 @@ def panels_of(model: MaskedAutoencoder, images: Tensor, completion: Completion) 
     return Panels(masked, completed, original, completion.image_errors.tolist(), completion.caption)
 
 
-def pictures(model: ImageModel, images: Tensor) -> list[np.ndarray]:
+def pictures(model: ImageModel, images: Float[Tensor, "b c H W"]) -> list[np.ndarray]:
     """Normalised images as arrays (H, W, C) in [0, 1]."""
     return [np.atleast_3d(np.asarray(model.to_image(image), dtype=np.float32) / 255) for image in images]
 
@@ -71,7 +71,7 @@ class RatioWatch:
         self._moments = Moments()
 
     @torch.no_grad()
-    def add(self, images: Tensor) -> None:
+    def add(self, images: Float[Tensor, "b c H W"]) -> None:
         """Add a batch of normalised images."""
         masks = _nested_masks(self.model, len(images), self.ratios, self._generators)
         self._moments.add(torch.stack([self.model(images, mask).image_errors for mask in masks], 1))
@@ -83,7 +83,7 @@ class RatioWatch:
 
 
 def completions_at(
-    model: MaskedAutoencoder, images: Tensor, ratios: Sequence[float] = RATIOS, seed: int = 0
+    model: MaskedAutoencoder, images: Float[Tensor, "b c H W"], ratios: Sequence[float] = RATIOS, seed: int = 0
 ) -> list[Panels]:
     """The same images at several mask ratios; patches masked at one ratio stay masked at all higher ones."""
     masks = _nested_masks(model, len(images), ratios, _same_generators(seed, len(ratios)))

@@ -29,12 +29,12 @@ class Components:
     projections: Float[np.ndarray, "b h w 3"]
     """<u_1, z>, <u_2, z>, <u_3, z>: the first three components over the patches that were kept; NaN elsewhere."""
     energy: Float[np.ndarray, " 3"]
-    """The share of the kept patches' squared norm that each of the three holds."""
+    """The fraction of the kept patches' squared norm in each of the three."""
     cut: float
     """lambda: ``threshold`` times the root mean square of ``first``."""
     threshold: float
     border_kept: float
-    """The share of the patches on the images' border that were kept."""
+    """The fraction of the patches on the images' border that were kept."""
     layer: int
     """From 1 to L."""
 
@@ -47,7 +47,9 @@ class Components:
 
 
 @torch.no_grad()
-def components(model: ImageModel, images: Tensor, layer: int | None = None, threshold: float = THRESHOLD) -> Components:
+def components(
+    model: ImageModel, images: Float[Tensor, "b c H W"], layer: int | None = None, threshold: float = THRESHOLD
+) -> Components:
     """The paper's procedure on the patches of some images, preferably of one class.
 
     1. A patch is [U_1^T z; ..; U_K^T z], with z a token that enters encoder layer ``layer`` (1 to L, -1 is the last; by
@@ -96,7 +98,7 @@ def components(model: ImageModel, images: Tensor, layer: int | None = None, thre
 
 
 def leading(Z: Float[Tensor, "n d"], count: int) -> tuple[Float[Tensor, "d k"], Float[Tensor, " k"]]:
-    """The first right singular vectors of Z as columns, and the share of ||Z||_F^2 that each holds."""
+    """The first right singular vectors of Z as columns, and the fraction of ||Z||_F^2 in each."""
     _, values, axes = torch.linalg.svd(Z, full_matrices=False)
     squares = values.square()
     return axes[:count].mT, squares[:count] / squares.sum()
@@ -106,5 +108,5 @@ def _with_sign(first: Float[Tensor, " n"], cut: float, border: Bool[Tensor, " n"
     signs = [side for side in (first, -first) if (side >= cut).sum() >= COLOURS]
     if not signs:
         most = max(int((side >= cut).sum()) for side in (first, -first))
-        raise UserError(f"the threshold leaves {most} of {len(first)} patches, too few for three; choose a lower one.")
+        raise UserError(f"the threshold keeps {most} of {len(first)} patches, fewer than three; choose a lower one.")
     return min(signs, key=lambda side: int((side >= cut)[border].sum()))

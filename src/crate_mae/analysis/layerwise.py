@@ -19,7 +19,7 @@ class LayerCurves:
     """``QUANTITIES`` over the layers of an encoder or a decoder."""
 
     curves: dict[str, Curve]
-    """By name; each has one entry for every layer."""
+    """Each quantity by name, with one entry for every layer."""
     left_out: dict[str, str]
     """Quantities that are not defined for this model, and why."""
     images: int

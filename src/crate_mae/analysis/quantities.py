@@ -92,18 +92,18 @@ class View:
         )
 
 
-def wide(tensor: Tensor) -> Tensor:
+def wide(tensor: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """Double precision, except on Apple's GPUs, which lack it."""
     return tensor.detach().to(torch.float32 if tensor.device.type == "mps" else torch.float64)
 
 
 def sparsity(tokens: Float[Tensor, "b r c"]) -> PerImage:
-    """||Z||_0 / (d N): the share of non-zero entries."""
+    """||Z||_0 / (d N): the fraction of non-zero entries."""
     return (tokens != 0).to(tokens.dtype).mean((-2, -1))
 
 
 def gini(tokens: Float[Tensor, "b r c"]) -> PerImage:
-    """The Gini index of the magnitudes |z|: 0 if all are equal, close to 1 if a few entries hold everything.
+    """The Gini index of the magnitudes |z|: 0 if all are equal, close to 1 if a few entries dominate.
 
         1 - 2 sum_i (c_i / ||c||_1) (n - i + 1/2) / n   with c_1 <= .. <= c_n the sorted magnitudes
 
@@ -135,7 +135,7 @@ class Quantity:
         if self.needs_subspaces and block.bases is None:
             return "it needs the subspaces U of a white-box layer, and this family has none"
         if self.needs_threshold and block.threshold is None:
-            return "it is about a layer that compresses and then sparsifies, and a decoder layer does the reverse"
+            return "it is defined for a layer that compresses and then sparsifies; a decoder layer does the reverse"
         return None
 
 
@@ -200,9 +200,9 @@ QUANTITIES: dict[str, Quantity] = {
     "sparsity": Quantity(
         "non-zero entries of the code",
         r"\|A^{\ell+1}\|_0\,/\,(mN)",
-        "share of entries",
-        "The share of entries of the layer's sparse code that are not exactly zero; lower is sparser. A token's code "
-        "has m entries; in the paper's form m = d and the code is the layer's output.",
+        "fraction of entries",
+        "The fraction of entries of the layer's sparse code that are not exactly zero; lower is sparser. A token's "
+        "code has m entries; in the paper's form m = d and the code is the layer's output.",
         lambda at: sparsity(at.code),
         needs_subspaces=False,
     ),
@@ -210,7 +210,7 @@ QUANTITIES: dict[str, Quantity] = {
         "Gini index of the code",
         r"\mathrm{Gini}(|A^{\ell+1}|)",
         "0 to 1",
-        "How unequal the magnitudes of the code's entries are: 0 if all are equal, close to 1 if a few hold all.",
+        "How unequal the magnitudes of the code's entries are: 0 if all are equal, close to 1 if a few dominate.",
         lambda at: gini(at.code),
         needs_subspaces=False,
     ),

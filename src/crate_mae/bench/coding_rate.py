@@ -22,6 +22,8 @@ Rate = Callable[[Projected], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Sizes:
+    """Sizes of the measurement."""
+
     batch: int = 32
     tokens: int = 196
     dim: int = 768
@@ -33,6 +35,7 @@ WHOLE, QUICK = Sizes(), Sizes(batch=8, rounds=3)
 
 
 def small_side(W: Projected) -> tuple[Float[Tensor, "*b"], Projected]:
+    """R^c and its gradient given W_k = U_k^T Z, as ``theory.rates`` computes them on the smaller side."""
     return projected_compression_rate_and_gradient(W, EPSILON)
 
 
@@ -55,6 +58,7 @@ SIDES: dict[str, Rate] = {
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    """A row with given projections, and one that includes them."""
     Z, U = tokens_and_bases(sizes)
     W = project(Z, U)
 

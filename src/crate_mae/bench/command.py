@@ -53,7 +53,7 @@ GROUPS: dict[str, Group] = {
     "start": Group(start.rows, start.WHOLE, start.QUICK),
     "quality": Group(quality.rows, quality.RECORDS, quality.RECORDS),
 }
-"""By their names for --only, those of ``row_names``."""
+"""The groups by their names for --only, which ``row_names`` lists."""
 
 
 def run(

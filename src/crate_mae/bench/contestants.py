@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from crate_mae import torchvision_fix  # noqa: F401  before transformers
@@ -14,6 +15,7 @@ from crate_mae.bench.listing import listing_of
 from crate_mae.models.architectures import model_config
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.config import ModelConfig
+from crate_mae.models.stack import Tokens
 from crate_mae.planning.cost import Pass
 from crate_mae.recipes import tiny_imagenet_cpu
 from crate_mae.tokens import masked_count, random_mask
@@ -21,7 +23,7 @@ from crate_mae.training.objectives import Completing
 from crate_mae.training.optim import adamw
 
 OURS, LISTING, TRANSFORMERS = "crate-mae", "listing", "transformers"
-MISSING = "not run: pip install 'crate-mae[bench]' brings transformers"
+MISSING = "not run: pip install 'crate-mae[bench]' installs transformers"
 
 
 @dataclass(frozen=True)
@@ -45,24 +47,28 @@ class Work:
 
     @staticmethod
     def from_dict(asked: Mapping[str, Any]) -> "Work":
+        """The inverse of ``to_dict``."""
         return Work(ModelConfig.from_dict(asked["config"]), asked["batch"], asked["mask_ratio"])
 
     @cached_property
-    def images(self) -> Tensor:
+    def images(self) -> Float[Tensor, "b c H W"]:
+        """Standard normal images."""
         shape = (self.batch, self.config.channels, *self.config.image_size)
         return torch.randn(shape, generator=torch.Generator().manual_seed(0))
 
     @cached_property
-    def masks(self) -> Tensor:
+    def masks(self) -> Bool[Tensor, "b N"]:
+        """A random mask for each image."""
         generator = torch.Generator().manual_seed(1)
         return random_mask(self.batch, self.config.num_patches, self.mask_ratio, generator)
 
     @property
     def step_flops(self) -> int:
-        """Of the matrix products of one training step with ISTA folded, forward and backward."""
+        """FLOPs of the matrix products of one training step with ISTA folded, forward and backward."""
         return Pass(self.config, self.batch, self.mask_ratio).step_flops(gradient_checkpointing=False)
 
     def model(self) -> MaskedAutoencoder:
+        """Our model with random weights; the same at every call."""
         return MaskedAutoencoder(self.config, torch.Generator().manual_seed(2))
 
 
@@ -137,8 +143,8 @@ def _shape(c: ModelConfig) -> dict[str, Any]:
 def he_mae(config: ModelConfig) -> ModelConfig:
     """Our ViT-MAE for the same images, with an encoder of the same shape.
 
-    The decoder is the configuration's where that has one of its own. Where it is as the encoder, as in the paper, it is
-    two thirds as wide and as deep, which at Base is He et al.'s.
+    The decoder has the configuration's decoder sizes if these differ from the encoder's. If they are equal, as in the
+    paper, it is two thirds as wide and as deep as the encoder; at Base that is He et al.'s decoder.
     """
     dim = 2 * config.dim // 3
     decoder: dict[str, Any] = {
@@ -169,6 +175,7 @@ TRAINEES: dict[str, Callable[[Work], Trainee]] = {OURS: ours, LISTING: listing, 
 
 
 def has_transformers() -> bool:
+    """Whether transformers is installed."""
     return find_spec("transformers") is not None
 
 
@@ -177,25 +184,27 @@ def installed(names: Iterable[str]) -> list[str]:
     return [name for name in names if name != TRANSFORMERS or has_transformers()]
 
 
-def our_encoder(work: Work) -> Callable[[], Tensor]:
+def our_encoder(work: Work) -> Callable[[], Tokens]:
     """From images to the encoder's tokens, for features."""
     model = work.model().eval()
     return lambda: model.encode(work.images)
 
 
-def listing_encoder(work: Work) -> Callable[[], Tensor]:
+def listing_encoder(work: Work) -> Callable[[], Tokens]:
+    """The same by the listing."""
     model = listing_of(work.model()).eval()
     return lambda: model.encode(model.patchify(work.images))
 
 
-def transformers_encoder(work: Work) -> Callable[[], Tensor]:
+def transformers_encoder(work: Work) -> Callable[[], Tokens]:
+    """The same by transformers' ViT of this shape."""
     from transformers import ViTConfig, ViTModel
 
     model = ViTModel(ViTConfig(**_shape(work.config)), add_pooling_layer=False).eval()
     return lambda: model(work.images).last_hidden_state
 
 
-ENCODERS: dict[str, Callable[[Work], Callable[[], Tensor]]] = {
+ENCODERS: dict[str, Callable[[Work], Callable[[], Tokens]]] = {
     OURS: our_encoder,
     LISTING: listing_encoder,
     TRANSFORMERS: transformers_encoder,

@@ -1,6 +1,6 @@
 """Two processes on a core each against one process on one core, both with the same global batch (DDP, gloo).
 
-Every lap starts all processes anew, each pinned to a core of its own with one thread. Training steps are timed, after
+Every lap starts new processes, each with one thread and pinned to its own core. Training steps are timed, after
 one step of warm-up.
 """
 
@@ -28,14 +28,16 @@ from crate_mae.training.objectives import Completing
 from crate_mae.training.optim import adamw
 
 ATTEMPTS = 2
-"""Starts of the processes of one lap."""
+"""How often the processes of one lap are started if they fail."""
 
 
 @dataclass(frozen=True)
 class Sizes:
+    """Model and batch of the measurement."""
+
     config: ModelConfig = CPU_SIZED
     batch: int = 256
-    """Over all processes."""
+    """Images in a step, over all processes."""
     steps: int = 5
     rounds: int = 3
 
@@ -44,6 +46,7 @@ WHOLE, QUICK = Sizes(), Sizes(batch=64, steps=1, rounds=1)
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    """One row: how many times as fast two processes are."""
     what = f"two processes, one core each, d {sizes.config.dim}, global batch {sizes.batch}"
     label, against = "two processes, one core each", "one process"
     cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
@@ -72,7 +75,7 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
 def start(sizes: Sizes, cores: list[int]) -> float:
     """Seconds of ``sizes.steps`` steps in one process for each core.
 
-    Processes that fail are started once more: on a busy machine torchrun's start has been seen to fail.
+    Processes that fail are started once more: torchrun sometimes fails to start on a busy machine.
     """
     asked = {"steps": sizes.steps, "cores": cores, **Work(sizes.config, sizes.batch).to_dict()}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(len(cores))]
@@ -88,6 +91,7 @@ def start(sizes: Sizes, cores: list[int]) -> float:
 
 
 def main(asked: dict[str, Any]) -> None:
+    """One process of a lap, started by torchrun: time the steps, and print the seconds in the main process."""
     with joined("cpu") as processes, freed_memory_kept():  # as a run does
         os.sched_setaffinity(0, {asked["cores"][processes.rank]})
         torch.set_num_threads(1)

@@ -16,6 +16,8 @@ from crate_mae.planning.cost import Layers
 
 @dataclass(frozen=True)
 class Sizes:
+    """Model and batch of the measurement."""
+
     config: ModelConfig = BASE
     batch: int = 16
     rounds: int = 9
@@ -26,6 +28,7 @@ WHOLE, QUICK = Sizes(), Sizes(SHALLOW, batch=2, rounds=1, sgemm_seconds=0.2)
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    """A row against each other encoder."""
     work = Work(sizes.config, sizes.batch)
     what, label = f"encoding, {work}", f"encoding, batch {sizes.batch}"
     best = sgemm(sizes.sgemm_seconds)

@@ -29,6 +29,7 @@ class Spread:
 
     @staticmethod
     def of(values: Sequence[float]) -> "Spread":
+        """The median and quartiles of these values."""
         if len(values) == 1:
             return Spread(values[0], values[0], values[0])
         low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -42,9 +43,11 @@ class Laps:
     seconds: dict[str, list[float]]
 
     def spread(self, name: str) -> Spread:
+        """The spread of a contestant's seconds over the rounds."""
         return Spread.of(self.seconds[name])
 
     def spreads(self) -> dict[str, Spread]:
+        """``spread`` of every contestant."""
         return {name: self.spread(name) for name in self.seconds}
 
     def speedup(self, name: str, other: str) -> Spread:

@@ -32,6 +32,8 @@ PIPELINE, DECODING = "pipeline", "decoding alone"
 
 @dataclass(frozen=True)
 class Sizes:
+    """Images, batch and workers of the measurement."""
+
     images: int = 256
     width: int = 500
     height: int = 375
@@ -55,6 +57,7 @@ class Decoding(Transform):
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    """A row for each number of workers."""
     colours = 3, IMAGENET_MEAN, IMAGENET_STD
     with tempfile.TemporaryDirectory() as folder:
         for number in range(sizes.images):
@@ -88,6 +91,7 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
 
 
 def words(workers: int) -> str:
+    """The number of workers in words."""
     return f"{workers} worker processes" if workers else "in the process itself"
 
 

@@ -1,7 +1,7 @@
 """CRATE-MAE as the paper's listing has it (appendix B.2), in plain PyTorch: the fast forms are compared with it.
 
-Names and lines are the paper's. What the listing leaves out (embedding, mask, loss) is its appendix B.1 written as
-plainly. It computes the same function as ``MaskedAutoencoder`` with the ``paper`` preset and takes its weights.
+Names and lines are the paper's. What the listing leaves out (embedding, mask, loss) follows appendix B.1, in the same
+plain style. It computes the same function as ``MaskedAutoencoder`` with the ``paper`` preset and takes its weights.
 ``ResidualListing`` is the same for the residual form, which the shipped model has.
 """
 
@@ -17,6 +17,8 @@ from crate_mae.models.stack import Tokens
 
 
 class ISTA(nn.Module):
+    """relu(x + eta D^T x - eta D^T D x - eta lambda)."""
+
     def __init__(self, dim: int, step_size: float, lambd: float):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(dim, dim))
@@ -32,6 +34,8 @@ class ISTA(nn.Module):
 
 
 class MSSA(nn.Module):
+    """O [W_1 softmax(W_1^T W_1 / sqrt p); ..; W_K softmax(W_K^T W_K / sqrt p)] + o, with W_k = U_k^T Z."""
+
     def __init__(self, dim: int, heads: int):
         super().__init__()
         self.heads = heads
@@ -50,6 +54,8 @@ class MSSA(nn.Module):
 
 
 class EncoderLayer(nn.Module):
+    """x_ = MSSA(LN x) + x; ISTA(LN x_)."""
+
     def __init__(self, dim: int, heads: int, step_size: float, lambd: float):
         super().__init__()
         self.ln1, self.attn = nn.LayerNorm(dim), MSSA(dim, heads)
@@ -61,6 +67,8 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
+    """x_ = E LN x; LN x_ - MSSA(LN x_)."""
+
     def __init__(self, dim: int, heads: int):
         super().__init__()
         self.ln1, self.f_linear = nn.LayerNorm(dim), nn.Linear(dim, dim, bias=False)
@@ -87,10 +95,12 @@ class Listing(nn.Module):
         self.pixels = nn.Linear(dim, config.patch_pixels, bias=False)
 
     def patchify(self, images: Float[Tensor, "b c H W"]) -> Float[Tensor, "b N pixels"]:
+        """Images cut into patches, pixels in the order (row, column, channel)."""
         p, q = self.config.patch_size
         return rearrange(images, "b c (h p) (w q) -> b (h w) (p q c)", p=p, q=q)
 
     def encode(self, patches: Float[Tensor, "b N pixels"]) -> Tokens:
+        """The tokens after all encoder layers, the class token first."""
         z = self.embed(patches) + self.pos_embed
         z = torch.cat([self.cls_token.expand(len(z), 1, -1), z], dim=1)
         return self.encoder(z)
@@ -105,12 +115,16 @@ class Listing(nn.Module):
 
 
 class ResidualEncoderLayer(EncoderLayer):
+    """x_ = MSSA(LN x) + x; ISTA(LN x_) + x_."""
+
     def forward(self, x: Tokens) -> Tokens:
         x_ = self.attn(self.ln1(x)) + x
         return self.ff(self.ln2(x_)) + x_
 
 
 class RawDecoderLayer(DecoderLayer):
+    """x_ = E LN x; x_ - MSSA(LN x_)."""
+
     def forward(self, x: Tokens) -> Tokens:
         x_ = self.f_linear(self.ln1(x))
         return x_ - self.attn(self.ln2(x_))
@@ -143,6 +157,7 @@ class ResidualListing(Listing):
         self.pixels = nn.Linear(narrow, config.patch_pixels)
 
     def encode(self, patches: Float[Tensor, "b N pixels"], keep: Int[Tensor, "b n"] | None = None) -> Tokens:
+        """The tokens of the patches at the indices ``keep``, or of all, after the final norm; the class token first."""
         z = self.embed(patches) + self.pos_embed[1:]
         if keep is not None:
             z = torch.gather(z, 1, keep[..., None].expand(-1, -1, z.shape[-1]))
@@ -150,7 +165,7 @@ class ResidualListing(Listing):
         return self.encoder_norm(self.encoder(torch.cat([cls_token, z], dim=1)))
 
     def forward(self, images: Float[Tensor, "b c H W"], masks: Bool[Tensor, "b N"]) -> Float[Tensor, ""]:
-        """The mean squared error over the masked patches; every image has as many of them."""
+        """The mean squared error over the masked patches; every image has the same number of them."""
         patches = self.patchify(images)
         order = masks.int().argsort(dim=1, stable=True)  # the visible ones first
         keep = order[:, : masks.shape[1] - int(masks[0].sum())]
@@ -181,7 +196,7 @@ NAMES = {
     "norm_rotation": "ln1",
     "rotation": "f_linear",
 }
-"""Parts of our parameters' names and the listing's for them."""
+"""Parts of our parameter names, and the listing's names for them."""
 
 
 def listing_name(name: str) -> str:
@@ -194,6 +209,6 @@ def listing_name(name: str) -> str:
 def listing_of(model: MaskedAutoencoder) -> Listing:
     """The listing with a copy of the weights of a model: of the ``paper`` preset, or visible-only and residual."""
     kind = ResidualListing if model.config.encoder_sees == "visible" else Listing
-    listing = kind(model.config).to(model.embedding.class_token)  # its precision
+    listing = kind(model.config).to(model.embedding.class_token)  # in its precision, on its device
     listing.load_state_dict({listing_name(name): tensor.clone() for name, tensor in model.state_dict().items()})
     return listing

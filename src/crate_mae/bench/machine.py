@@ -27,6 +27,7 @@ class Sgemm:
 
     @property
     def flops(self) -> int:
+        """Operations of one run: 2 n^3 for each product of n x n matrices."""
         return self.times * 2 * self.side**3
 
     def __call__(self) -> None:

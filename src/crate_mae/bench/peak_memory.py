@@ -2,7 +2,7 @@
 
 The result is the largest number of bytes in torch's allocator at any time during a step, less those before it: torch's
 profiler reports every block that is allocated and freed, also within a kernel. Weights, gradients and Adam's state
-exist before the step (gradients are set to zero, not to None), so only what comes on top of them is counted. This
+exist before the step (gradients are set to zero, not to None), so only memory beyond these is counted. This
 number is the same each time. The process's resident peak is recorded too: it includes what torch's allocator does not
 see, such as the buffers of the matrix products, and varies more.
 """
@@ -40,6 +40,8 @@ from crate_mae.progress import progress
 
 @dataclass(frozen=True)
 class Sizes:
+    """Models and batches of the measurement."""
+
     config: ModelConfig = BASE
     batches: tuple[int, ...] = (16, 32)
 
@@ -60,6 +62,7 @@ class Peak:
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    """A row for each batch size and each other contestant."""
     names = installed(TRAINEES)
     for batch in sizes.batches:
         work = Work(sizes.config, batch)
@@ -131,6 +134,7 @@ def in_a_process_of_its_own(name: str, work: Work) -> Peak:
 
 
 def main(asked: dict[str, Any]) -> None:
+    """One contestant's peak as JSON on stdout."""
     torch.set_num_threads(asked["threads"])
     print(json.dumps(asdict(peak(TRAINEES[asked["name"]](Work.from_dict(asked))))))
 

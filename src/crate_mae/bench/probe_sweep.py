@@ -28,6 +28,8 @@ SWEEP, SEPARATE = "sweep", "scikit-learn"
 
 @dataclass(frozen=True)
 class Sizes:
+    """Samples and dimensions of the features."""
+
     samples: int = 50_000
     dim: int = 768
     rounds: int = 1
@@ -39,6 +41,8 @@ QUICK = Sizes(samples=5_000, dim=192)
 
 @dataclass(frozen=True)
 class Data:
+    """Features and labels of training and test samples."""
+
     train: Float[np.ndarray, "n d"]
     train_labels: Int[np.ndarray, " n"]
     test: Float[np.ndarray, "m d"]
@@ -57,6 +61,7 @@ class Fitted:
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    """One row: the time of the sweep relative to the separate fits."""
     data = made(sizes.samples, sizes.dim)
     fits: dict[str, list[Fitted]] = {}
     contestants = {

@@ -1,4 +1,4 @@
-"""Where the time of a training step goes: shares of the operators' own time, by torch's profiler."""
+"""Where the time of a training step goes: the fraction of time in each kind of operator, by torch's profiler."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +27,8 @@ REST = "all else"
 
 @dataclass(frozen=True)
 class Sizes:
+    """The steps that are profiled."""
+
     works: tuple[tuple[ModelConfig, int], ...] = ((BASE, 16), DESK, (CPU_SIZED, 128))
     """Models and batches."""
     rounds: int = 3
@@ -46,6 +48,7 @@ def shares(step: Trainee) -> dict[str, float]:
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    """A row for each model and each kind of operator."""
     for config, batch in sizes.works:
         work = Work(config, batch)
         step, what = ours(work), f"training step, {work}"

@@ -1,7 +1,7 @@
-"""Quality per second: the processor seconds that CRATE-MAE and ViT-MAE need to the same validation loss on CIFAR-10.
+"""Quality per second: the processor seconds in which CRATE-MAE and ViT-MAE reach the same validation loss (CIFAR-10).
 
-Both curves are those of the race (``crate-mae bench --race``), which trains each contestant for 20 minutes of one core:
-longer than the bench may take, so that nothing is trained here.
+Both curves are those of the race (``crate-mae bench --race``), which trains each contestant for 20 minutes on one core.
+That is longer than the bench may take, so nothing is trained here.
 """
 
 import json
@@ -17,7 +17,7 @@ from crate_mae.bench.race.recipes import COURSES, CRATE_MAE, VIT_MAE
 from crate_mae.bench.table import Row, at_most
 
 RECORDS = (Path("runs/race/race.json"), Path(__file__).parents[3] / "benchmarks" / "race.json")
-"""Where the race's record may be, the newest first: where ``--race`` writes it, and in a checkout."""
+"""Possible files of the race's record, the newest first: where ``--race`` writes it, and in a checkout."""
 COURSE = COURSES["cifar10"].data
 Curve = Sequence[tuple[float, float]]
 """Processor seconds and validation loss."""
@@ -67,7 +67,7 @@ def to_the_same_loss(ours: Curve, theirs: Curve) -> tuple[float, float, float]:
 
 
 def reached(curve: Curve, loss: float) -> float:
-    """The seconds at which a curve first comes down to a loss, on the line between two points of it."""
+    """The seconds after which a curve first reaches a loss, interpolated linearly between its points."""
     if curve[0][1] <= loss:
         return curve[0][0]
     for (before, above), (after, below) in pairwise(curve):

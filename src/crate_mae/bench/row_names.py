@@ -1,4 +1,4 @@
-"""The groups of rows by name; nothing heavy is imported here, so that a wrong name is known at once."""
+"""The groups of rows by name; nothing heavy is imported here, so that a wrong name is refused at once."""
 
 from crate_mae.errors import UserError, did_you_mean
 
@@ -22,7 +22,7 @@ NAMES = (
 
 
 def chosen(only: tuple[str, ...]) -> tuple[str, ...]:
-    """These names; all of them if there is none."""
+    """The chosen names, checked; all names if none is chosen."""
     for name in only:
         if name not in NAMES:
             raise UserError(f"there is no row {name}; {did_you_mean(name, NAMES)}")

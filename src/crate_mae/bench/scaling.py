@@ -1,7 +1,8 @@
 """The time of a training step against depth, tokens and batch: it should be proportional to the FLOP count.
 
-For the points of a sweep, the line through zero is taken that fits seconds to FLOPs best, in relative error. The result
-is the largest relative distance of a point from it: for the medians over the rounds, with quartiles over single rounds.
+A line through zero is fitted to the points (FLOPs, seconds) of a sweep, with the least relative error. The result is
+the largest relative distance of a point from this line: for the medians over the rounds, with quartiles over single
+rounds.
 """
 
 from collections.abc import Iterator
@@ -21,11 +22,13 @@ MIDDLE = model_config("crate_mae_tiny", depth=6)
 
 @dataclass(frozen=True)
 class Sizes:
+    """The points of the three sweeps."""
+
     config: ModelConfig = MIDDLE
     """The point that the sweeps go through: d 384, 6 + 6 layers, 197 tokens."""
     batch: int = 16
     depths: tuple[int, ...] = (2, 4, 8, 12, 24)
-    """Of encoder and decoder each."""
+    """Layers of the encoder, and as many of the decoder."""
     sides: tuple[int, ...] = (7, 10, 14, 20, 28)
     """Patches across and down: 50 to 785 tokens with the class token."""
     batches: tuple[int, ...] = (8, 16, 32, 64, 128)
@@ -36,6 +39,7 @@ WHOLE, QUICK = Sizes(), Sizes(depths=(2, 6), sides=(7, 14), batches=(4, 8), roun
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    """A row for each sweep: over depth, tokens and batch."""
     patch = sizes.config.patch_size[0]
     sweeps = {
         "depth": {

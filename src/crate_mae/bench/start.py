@@ -22,6 +22,8 @@ COMMANDS = {
 
 @dataclass(frozen=True)
 class Sizes:
+    """Rounds of the measurement."""
+
     rounds: int = 9
 
 
@@ -29,6 +31,7 @@ WHOLE, QUICK = Sizes(), Sizes(rounds=1)
 
 
 def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
+    """A row for each way to start: its seconds beyond those of a reference."""
     contestants: dict[str, Run] = {name: partial(start, words) for name, words in COMMANDS.items()}
     laps = race("start", contestants, sizes.rounds, console)
     for name, other, bound, note in (
@@ -49,4 +52,5 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
 
 
 def start(words: list[str]) -> None:
+    """Run Python with these arguments."""
     subprocess.run([sys.executable, *words], check=True, capture_output=True)

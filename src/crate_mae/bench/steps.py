@@ -1,6 +1,6 @@
-"""Training steps and the share of the machine's own rate that they reach.
+"""Training steps, and the fraction of the machine's own rate that they reach.
 
-Of Base at 224 px, of the model that comes with the package, and of a CPU-sized one of the paper's form.
+For Base at 224 px, for the model that comes with the package, and for a CPU-sized model of the paper's form.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,8 +32,10 @@ VISIBLE, OWN_VIT = "crate-mae, visible", "own ViT-MAE"
 
 @dataclass(frozen=True)
 class Sizes:
+    """A model, its batches and its goals."""
+
     title: str
-    """The model's, for people."""
+    """The model's name in the table."""
     config: ModelConfig
     batches: tuple[int, ...]
     rounds: int
@@ -115,6 +117,8 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class FormSizes:
+    """The model and batch for the comparison of forms."""
+
     config: ModelConfig
     batch: int
     rounds: int

@@ -9,7 +9,7 @@ from rich.table import Table
 from crate_mae.bench.harness import Spread
 
 Unit = Literal["x", "s", "", "%"]
-"""Of the result: a ratio (x), seconds (s), a share between 0 and 1 (empty), or per cent."""
+"""Unit of a result: a ratio (x), seconds (s), a fraction between 0 and 1 (empty), or per cent."""
 
 
 @dataclass(frozen=True)
@@ -20,14 +20,17 @@ class Goal:
     at_least: bool
 
     def met(self, value: float) -> bool:
+        """Whether a value reaches the bound, or stays below it."""
         return value >= self.bound if self.at_least else value <= self.bound
 
 
 def at_least(bound: float) -> Goal:
+    """The goal of a value that is not below the bound."""
     return Goal(bound, at_least=True)
 
 
 def at_most(bound: float) -> Goal:
+    """The goal of a value that is not above the bound."""
     return Goal(bound, at_least=False)
 
 
@@ -47,7 +50,7 @@ class Row:
     note: str = ""
     """A remark, or why it was not run."""
     sgemm_share: Spread | None = None
-    """The share of the machine's own rate in the same run, by the FLOPs of the matrix products of the folded form."""
+    """The fraction of the machine's own rate in the same run, by the FLOPs of the folded form's products."""
     seconds: dict[str, Spread] = field(default_factory=dict)
     """Seconds of a round, for each contestant."""
     peak_bytes: dict[str, int] = field(default_factory=dict)
@@ -61,6 +64,7 @@ class Row:
         return None if self.goal is None or self.result is None else self.goal.met(self.result.middle)
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; ``from_dict`` is the inverse."""
         return asdict(self) | {"met": self.met}
 
     @staticmethod
@@ -98,7 +102,7 @@ def number(value: float, unit: Unit) -> str:
 
 
 def on_terminal(rows: Sequence[Row]) -> Table:
-    """One line a row, in 80 columns."""
+    """One line for each row, in 80 columns."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for heading, width in (("what", 34), ("against", 18), ("result", 8), ("goal", 9), ("met", 3)):
         table.add_column(heading, no_wrap=True, max_width=width)

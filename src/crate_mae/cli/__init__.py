@@ -70,20 +70,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 tyro.cli(_list_of_verbs(), prog="crate-mae", description=ABOUT, args=words)
     except UserError as error:
         _end(f"crate-mae: error: {error}", 2)
-    except BrokenPipeError:  # the reader, such as head, has seen enough
+    except BrokenPipeError:  # the program that reads the output, such as head, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)  # as a shell has it for SIGPIPE
+        sys.exit(141)  # a shell's exit code for SIGPIPE
     except OSError as error:
         what = ": ".join(str(part) for part in (error.filename, error.strerror) if part) or str(error)
         _end(f"crate-mae: error: {what}; {remedy(error)}, or choose another place.", 2)
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a further Ctrl-C would interrupt the end with a traceback
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C during the exit would print a traceback
         _end("crate-mae: stopped.", 130)
 
 
 @contextmanager
 def _notes() -> Iterator[None]:
-    """Print warnings and the package's log as notes on stderr; under torchrun only the first process informs."""
+    """Print warnings and the package's log as notes on stderr; under torchrun only the first process prints them."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("crate-mae: note: %(message)s"))
     handler.addFilter(lambda record: record.levelno > logging.INFO or os.environ.get("RANK", "0") == "0")
@@ -112,7 +112,7 @@ def _print_any_name() -> None:
 
 
 def _list_of_verbs() -> Any:
-    """All verbs without their arguments, for the help: reading the arguments of each takes longer than all else.
+    """All verbs without their arguments, for the help: parsing the arguments of each takes longer than everything else.
 
     Each is an empty dataclass with the verb's docstring, which tyro takes for a subcommand.
     """
@@ -125,7 +125,7 @@ def _list_of_verbs() -> Any:
 
 def _end(words: str, code: int) -> None:
     """Print one line and exit; one of torchrun's processes exits at once, since cleaning up may wait for the others."""
-    print(words.replace("\r", "\\r").replace("\n", "\\n"), file=sys.stderr)  # a name may have a line's end in it
+    print(words.replace("\r", "\\r").replace("\n", "\\n"), file=sys.stderr)  # a file name may contain a line break
     if "WORLD_SIZE" in os.environ:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -134,7 +134,7 @@ def _end(words: str, code: int) -> None:
 
 
 def _check_verb(words: list[str]) -> list[str]:
-    """The words, with a verb of two words as one; a verb that does not exist is an error that suggests one."""
+    """The words, with a verb of two words joined into one; the error for an unknown verb suggests a known one."""
     if not words:
         raise UserError(f"name a command: {', '.join(VERBS)}; crate-mae --help describes them.")
     if words[0] in ("--help", "-h") or words[0] in VERBS:

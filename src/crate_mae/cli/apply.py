@@ -27,20 +27,20 @@ def complete(
     """Complete a region of a picture and write the picture at its own size; all other pixels stay as they are.
 
     The region is a rectangle (--rectangle), what another picture marks (--mask), or random cells (--mask-ratio and
-    --seed); the same for every picture. The model sees the region with as much of the picture around it, in several
-    overlapping tiles where it is long or large. A picture that can't be read is reported, the others are completed, and
-    the exit code is 1.
+    --seed); the same for every picture. The model sees the region with as much of the picture around it; a long or
+    large region is covered by several overlapping tiles. A picture that can't be read is reported, the others are
+    completed, and the exit code is 1.
 
     Args:
         images: Pictures, and folders with pictures at any depth.
         out: The PNG or JPEG to write, by its suffix; a folder for several pictures, with a PNG for each.
         rectangle: LEFT TOP RIGHT BOTTOM as fractions of the width and height: 0.25 0.25 0.75 0.75 is the middle.
-        mask: A picture laid over the whole, of any size: its opaque pixels are completed where any of it is
-            transparent, else its white ones (at least half bright).
-        mask_ratio: Fraction of the picture to mask at random, in cells of the model's patches; the default is 0.75.
+        mask: A mask image of any size, stretched over the whole picture: if any of its pixels is transparent, its
+            opaque ones are completed, otherwise its white ones (at least half bright).
+        mask_ratio: Fraction of the picture to mask at random, in cells of the size of a patch; the default is 0.75.
         seed: Seed of the random mask; the default is 0.
         sheet: Draw masked, completed and original side by side to this file; to a folder for several pictures.
-        device: Where to compute; auto takes a GPU where there is one.
+        device: Device to compute on; auto takes a GPU if there is one.
     """
     checkpoint = checkpoint or default_checkpoint()
     ways = {"--mask-ratio": mask_ratio, "--mask": mask, "--rectangle": rectangle}
@@ -84,14 +84,14 @@ def embed(
 
     Args:
         out: A .parquet file (columns path, label, feature) or an .npz file (arrays paths, labels, features).
-        split: Which images, where the set has several splits.
-        data_root: Where named sets are; the default is data/.
-        download: Download a named set that is not there.
+        split: The split to take images from, if the set has several.
+        data_root: The folder of the named sets; data/ by default.
+        download: Download a named set that is missing.
         layer: 0 for the embedding, l for the output of block l, -1 for the last.
         pool: The class token, or the mean over the patches.
         batch_size: Images at a time.
         workers: Processes that load images; 0 loads them in the main process.
-        device: Where to compute; auto takes a GPU where there is one.
+        device: Device to compute on; auto takes a GPU if there is one.
     """
     checkpoint = checkpoint or default_checkpoint()
     check_at_least("--batch-size", batch_size, 1)

@@ -1,10 +1,8 @@
 """Arguments that several verbs share, and the checks that come before anything heavy is imported."""
 
-import ast
 import os
 import re
 import warnings
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,11 +20,11 @@ Data = Annotated[
 """``--data``, or the first word."""
 _MODEL = "a name that crate-mae models lists, a checkpoint folder, a run folder, or owner/name on the Hub"
 Checkpoint = Annotated[str, tyro.conf.arg(metavar="MODEL", help=f"The model: {_MODEL}.")]
-"""``--checkpoint``, or the first word. A word and no path: NAME is a shipped model and ./NAME a folder."""
+"""``--checkpoint``, or the first word. It is a string, not a path: NAME is a shipped model, ./NAME a folder."""
 CheckpointOrDefault = Annotated[
     str | None, tyro.conf.arg(metavar="MODEL", help=f"The model: {_MODEL}; the default is {DEFAULT}.")
 ]
-"""The same, for verbs that take the default model where none is named."""
+"""The same, for verbs that use the default model if none is given."""
 Settings = Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="KEY=VALUE"), tyro.conf.UseAppendAction]
 """``--set KEY=VALUE``, any number of times."""
 
@@ -36,7 +34,7 @@ CHECKPOINTS = ("checkpoint", "second")
 
 
 def given(**options: Any) -> dict[str, Any]:
-    """The options that were given, as fields of a run's configuration, where a path is text."""
+    """The options that were given, as fields of a run's configuration; paths become strings."""
     chosen = {name: value for name, value in options.items() if value not in (None, False)}
     return {name: str(value) if isinstance(value, Path) else value for name, value in chosen.items()}
 
@@ -58,7 +56,7 @@ def checked(verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
         check_data(arguments["data"])
     if arguments.get("recipe") is not None:
         check_recipe(arguments["recipe"], verb)
-    if verb != "plan" and not arguments.get("resume"):  # a plan opens nothing, and a run has what it needs
+    if verb != "plan" and not arguments.get("resume"):  # a plan opens no checkpoint, and a resumed run has its own
         for name in CHECKPOINTS:
             if arguments.get(name) is not None:
                 check_checkpoint(arguments[name])
@@ -70,11 +68,11 @@ def checked(verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_path(name: str, path: str | Path) -> None:
-    """Refuse a path that no system call takes, and a name that can't be written down; it need not exist."""
+    """Refuse a path that the system can't use, and a name that is not UTF-8; it need not exist."""
     option = f"--{name.strip('_').replace('_', '-')}"
     if isinstance(path, str):
         if "\0" in path:
-            raise UserError(f"{option} has a NUL byte in it; give a word without.")
+            raise UserError(f"{option} has a NUL byte in it; remove it.")
         return
     if name != "images" and not _is_unicode(path):
         raise UserError(f"{option} {os.fsencode(path)!r} is not UTF-8; choose another name.")
@@ -96,14 +94,14 @@ def check_checkpoint(name: str) -> None:
 
 
 def check_images(images: tuple[Path, ...]) -> None:
-    """Refuse pictures and folders that are not there."""
+    """Refuse images and folders that do not exist."""
     for path in images:
         if not usable(path).exists():
             raise UserError(f"there is no image or folder {printable(str(path))}.")
 
 
 def check_data(data: str) -> None:
-    """Refuse a word that can be no set of images: neither a name, nor there, nor a pattern, nor a name on the Hub."""
+    """Refuse a value of ``--data`` that is no known name, existing path, pattern of shards or name on the Hub."""
     if data in NAMED or re.search(r"[*?\[{]", data) or HUB_NAME.fullmatch(data) or usable(data, "--data").exists():
         return
     raise UserError(f"there is no folder {data}, and no set of that name; {did_you_mean(data, NAMED)}")
@@ -121,22 +119,14 @@ def check_recipe(name: str, verb: str) -> None:
 
 
 def recipe_verbs() -> dict[str, str]:
-    """Every recipe, and the verb that it is for.
+    """Every recipe, and the verb that it is for."""
+    from crate_mae import recipes
 
-    A recipe is a function of recipes.py, and what it returns says which verb takes it. The source is read and not
-    imported: a wrong name should not have to wait for torch.
-    """
-    verbs = {"PretrainConfig": "pretrain", "FinetuneConfig": "finetune"}
-    spec = find_spec("crate_mae.recipes")
-    assert spec is not None
-    assert spec.origin is not None
-    functions = [node for node in ast.parse(Path(spec.origin).read_text()).body if isinstance(node, ast.FunctionDef)]
-    returned = {node.name: getattr(node.returns, "id", None) for node in functions if not node.name.startswith("_")}
-    return {name: verbs[kind] for name, kind in returned.items() if kind in verbs}
+    return dict.fromkeys(recipes.PRETRAIN, "pretrain") | dict.fromkeys(recipes.FINETUNE, "finetune")
 
 
 def capped_workers(workers: int) -> int:
-    """At most as many processes that load images as there are processors; a note says where it is fewer."""
+    """At most one worker for each processor; a note says so if this lowers the number."""
     from crate_mae.data.checking import processors
 
     if workers > (most := processors()):

@@ -22,20 +22,20 @@ def bench(
     """Measure how fast everything is: a table of ratios, each taken in one run on this machine.
 
     Contestants take turns; medians over the rounds are printed. All of it takes less than half an hour on two cores.
-    Leave the machine alone while it runs.
+    Run nothing else on the machine meanwhile.
 
     With --race, train CRATE-MAE and ViT-MAE, each with its own best recipe, for the same seconds of processor time on
-    CIFAR-10 and Imagenette, and compare loss, linear probe, 20-NN, fine-tuning and what each layer does. A busy machine
-    makes it longer and changes no result. What is finished is kept in OUT; the same command continues a race that was
-    stopped.
+    CIFAR-10 and Imagenette, and compare loss, linear probe, 20-NN, fine-tuning and what each layer does. On a busy
+    machine it takes longer, with the same results. What is finished is kept in OUT; the same command continues a race
+    that was stopped.
 
     Args:
         out: Folder for the results: bench.json and bench.md in runs/bench by default, race.json and race.md in
             runs/race.
         quick: Fewer rounds and smaller sizes, in three minutes: to see that it works, not to publish.
         only: Only these rows: base, memory, encoding, desk, small, profile, forms, rates, probe, pipeline,
-            processes, scaling, start, quality; in the race: cifar10, imagenette, crate-mae, vit-mae, paper-form. May
-            be given again.
+            processes, scaling, start, quality; in the race: cifar10, imagenette, crate-mae, vit-mae, paper-form. May be
+            repeated.
         verbose: Print each row's quartiles, share of sgemm's rate, memory and remarks too; bench.md always has them.
         race: Compare models after the same processor time, in place of the table.
         seconds: race: processor time of each training.
@@ -54,7 +54,7 @@ def bench(
     from crate_mae.bench.row_names import chosen
 
     names = chosen(only)
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler tells the terminal when it starts and stops
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise torch's profiler prints when it starts and stops
     from rich.console import Console
 
     from crate_mae.bench.command import GROUPS, run

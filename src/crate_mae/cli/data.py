@@ -28,7 +28,7 @@ def data_check(data: tyro.conf.Positional[Data], data_root: Path | None = None, 
     """Read every image of a set and list the unreadable ones; exit with code 1 if there are any.
 
     Args:
-        data_root: Where named sets are; the default is data/.
+        data_root: The folder of the named sets; data/ by default.
         workers: Processes that load images; the default is one for each processor.
     """
     if workers is not None:

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -32,23 +33,23 @@ def probe(
 ) -> None:
     """Probe a frozen model: logistic regression and nearest neighbours on its features of labelled images.
 
-    C is chosen on a validation split; the paper's protocol, the best C on the test set, stands beside it. Features are
-    kept in OUT/features and not computed again.
+    C is chosen on a validation split; the paper's protocol, the best C on the test set, is shown beside it. Features
+    are kept in OUT/features and not computed again.
 
     Args:
-        data_root: Where named sets are; the default is data/.
-        download: Download a named set that is not there.
+        data_root: The folder of the named sets; data/ by default.
+        download: Download a named set that is missing.
         layer: 0 for the embedding, l for the output of block l, -1 for the last after the final norm; all for each.
             May be repeated.
         pool: The mean over the patches, the class token, or both.
-        untrained: Probe the same architecture with random weights too; it takes as long again.
+        untrained: Probe the same architecture with random weights too, which doubles the time.
         pixels: Probe the raw pixels too, at no more than 32 x 32.
         out: Folder for probe.json, the figures and the features; the default is probe/DATA in the checkpoint's folder,
             and runs/probe/NAME/DATA for a model that comes with crate-mae or from the Hub.
         seed: Seed of the random weights, and of the training images that choose C if there is no validation split.
         batch_size: Images at a time.
         workers: Processes that load images; the default is one for each processor on a GPU, and none on a CPU.
-        device: Where to compute; auto takes a GPU if there is one.
+        device: Device to compute on; auto takes a GPU if there is one.
     """
     check_at_least("--batch-size", batch_size, 1)
     check_at_least("--workers", workers or 0, 0)
@@ -65,12 +66,11 @@ def probe(
     model = load(checkpoint).to(target)
     if workers is None:
         workers = 0 if target.type == "cpu" else processors()
-    every = [*range(model.config.depth), -1]
     settings = ProbeSettings(
         data,
         data_root,
         download,
-        layers=tuple(number for word in layer or (-1,) for number in (every if word == "all" else [int(word)])),
+        layers=chosen_layers(layer or (-1,), model.config.depth),
         pools=("cls", "mean") if pool == "both" else (pool,),
         untrained=untrained,
         pixels=pixels,
@@ -80,8 +80,14 @@ def probe(
     run(model, settings, folder, Reader(batch_size, workers, Console()))
 
 
+def chosen_layers(words: Sequence[Literal["all"] | int], depth: int) -> tuple[int, ...]:
+    """The numbers of the layers that ``--layer`` names; all stands for every layer of an encoder of that depth."""
+    every = [*range(depth), -1]
+    return tuple(number for word in words for number in (every if word == "all" else [int(word)]))
+
+
 def probe_folder(checkpoint: str) -> Path:
-    """Where probes of a model go by default: into its own folder where it has one."""
+    """The default folder for probes of a model: in its own folder if it has one."""
     if checkpoint not in shipped_names() and (folder := Path(checkpoint).expanduser()).is_dir():
         return folder / "probe"
     return Path("runs/probe") / checkpoint
@@ -104,12 +110,12 @@ def evaluate(
     The images need labels; classes are matched by name. The exit code is 1 if an image can't be read.
 
     Args:
-        data_root: Where named sets are; the default is data/.
-        download: Download a named set that is not there.
+        data_root: The folder of the named sets; data/ by default.
+        download: Download a named set that is missing.
         split: Which images; all takes every image of a folder without splits.
         batch_size: Images at a time.
         workers: Processes that load images; 0 loads them in the main process.
-        device: Where to compute; auto takes a GPU if there is one.
+        device: Device to compute on; auto takes a GPU if there is one.
         out: Write everything to this JSON file too.
     """
     check_at_least("--batch-size", batch_size, 1)
@@ -163,7 +169,7 @@ def predict(
         top: Number of the most probable classes to show.
         batch_size: Images at a time.
         workers: Processes that load images; 0 loads them in the main process.
-        device: Where to compute; auto takes a GPU if there is one.
+        device: Device to compute on; auto takes a GPU if there is one.
         out: Write to this .csv or .json file instead of printing.
     """
     for option, value, least in (("--top", top, 1), ("--batch-size", batch_size, 1), ("--workers", workers, 0)):

@@ -50,7 +50,7 @@ def inspect(
     """Measure every layer of a model: rates, sparsity, angles, subspaces, attention, components, completions.
 
     Args:
-        data_root: Folder of the named data sets; data/ by default.
+        data_root: The folder of the named sets; data/ by default.
         split: Split to take images from.
         images: Number of images, drawn at random.
         mask_ratio: Fraction of the patches that is masked for the measurements of the decoder.
@@ -92,20 +92,20 @@ def serve(
     """Open a local page: mask a picture, see it completed, and look inside every layer; one model, or two side by side.
 
     Args:
-        second: A second one to compare with; it must have the same grid of patches.
+        second: A second model to compare with; it must have the same grid of patches.
         host: Address to listen on; 0.0.0.0 lets other machines in.
         port: Port to listen on; 0 takes any free one.
         open: Open the page in a browser.
         max_upload_mb: Largest upload in MB.
         max_megapixels: Largest picture in millions of pixels.
-        max_seconds: Longest time for an upload, and from there to its answer, waiting included.
-        max_waiting: Requests that may wait; further ones are told that the server is busy.
+        max_seconds: Longest time for an upload to arrive, and again from then to the answer, including waiting.
+        max_waiting: Requests that may wait; further ones are refused, with the advice to try again.
         workers: Requests worked on at once; the processor's cores are shared among them.
-        device: Where to compute; auto takes a GPU where there is one.
+        device: Device to compute on; auto takes a GPU if there is one.
     """
     checkpoint = checkpoint or default_checkpoint()
     if not all(map(find_spec, ("fastapi", "uvicorn"))):
-        raise UserError("the page needs the extra web; pip install 'crate-mae[web]' brings it.")
+        raise UserError("the page needs the extra web; pip install 'crate-mae[web]' installs it.")
     if not 0 <= port < 2**16:
         raise UserError(f"--port is {port}; choose a number from 1 to 65535, or 0 for any free port.")
     from crate_mae.web.limits import MILLION, Limits

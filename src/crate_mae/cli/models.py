@@ -69,13 +69,13 @@ def convert(
         file: The weights: .pth, .pt, .bin or .safetensors, a training checkpoint, or a transformers folder.
         from_: official for the authors' CRATE-MAE, mae for He et al.'s or transformers' ViT-MAE.
         out: Folder for the checkpoint.
-        image_size: One number, or height and width; positions are interpolated where it is not the file's size.
-        heads: Heads of the encoder, where they don't follow from the model's size.
+        image_size: One number, or height and width; positions are interpolated if it is not the file's size.
+        heads: Heads of the encoder, if they don't follow from the model's size.
         decoder_heads: mae: heads of the decoder.
         lambda_: official: ISTA's threshold (0.5 in the authors' code).
         eta: official: ISTA's step size (0.1 in the authors' code).
         norm_eps: mae: epsilon of the layer norms.
-        norm_pix_loss: Whether the model was trained on normalised targets, where the file does not say.
+        norm_pix_loss: Whether the model was trained on normalised targets, if the file does not say.
     """
     own = {"official": {"lambda": lambda_, "eta": eta}, "mae": {"decoder-heads": decoder_heads, "norm-eps": norm_eps}}
     other: Literal["official", "mae"] = "mae" if from_ == "official" else "official"
@@ -106,7 +106,7 @@ def export(
     Inputs and outputs, by part: encoder from images to tokens, the class token first; autoencoder from images and mask
     to completed images and the prediction of every patch; classifier from images to scores. Images are normalised by
     the mean and std in the file's metadata, which also has the image size, the patch size and the class names. The file
-    is compared with the model before it is moved to its name.
+    is compared with the model before it is renamed to its final name.
 
     Args:
         onnx: Write this ONNX file.

@@ -56,7 +56,7 @@ def reproduce(
             is done.
         out: Folder for the models and for CSV, JSON, Markdown and PNG of each item.
         processes: Trainings side by side, with one thread each; by default one for each core, or one on a GPU.
-        device: Where to compute; auto uses a GPU if there is one.
+        device: Device to compute on; auto uses a GPU if there is one.
     """
     from crate_mae.reproduce.paper_numbers import check_name
 

@@ -1,4 +1,4 @@
-"""Words of a command line to the arguments of a verb; what can't be parsed is one sentence."""
+"""Parse the words of a command line into the arguments of a verb; a parsing error is one sentence."""
 
 import functools
 import inspect
@@ -42,7 +42,7 @@ def parse(verb: Callable[..., None], name: str, words: Sequence[str]) -> dict[st
 
 
 def _what_is_wrong(verb: Callable[..., None], name: str, words: Sequence[str], box: str) -> str:
-    """One sentence, from the verb's own signature. The parser's box is only asked which argument it is about."""
+    """The error as one sentence, from the verb's signature. The parser's message only tells which argument is wrong."""
     parameters = inspect.signature(verb).parameters
     hints = get_type_hints(verb, include_extras=True)
     places = [each for each in parameters if POSITIONAL in getattr(hints[each], "__metadata__", ())]
@@ -64,7 +64,7 @@ def _what_is_wrong(verb: Callable[..., None], name: str, words: Sequence[str], b
         if re.search(rf"{flag}(?![\w-])", text):
             value = _given_to(flag, words)
             return f"{flag} takes {_kind(hints[options[flag]])}, " + (
-                f"not {value}." if value else "and none is there."
+                f"not {value}." if value else "and none is given."
             )
     reason = re.split(r" (?:For full helptext|Argument helptext|Got errors)", text)[0].rstrip(". ")
     return f"{reason}; crate-mae {name} --help says more."
@@ -76,7 +76,7 @@ def _option(word: str) -> str:
 
 
 def _given_to(flag: str, words: Sequence[str]) -> str:
-    """What follows an option where it is given last."""
+    """The value of the last occurrence of an option."""
     places = [place for place, word in enumerate(words) if OPTION.match(word) and _option(word) == flag]
     if not places:
         return ""

@@ -10,7 +10,9 @@ from crate_mae.cli.arguments import Checkpoint, Settings, given
 from crate_mae.device import Device, pick_device
 
 if TYPE_CHECKING:
+    from crate_mae.planning.hardware import Hardware, Known
     from crate_mae.planning.plan import SetSize
+    from crate_mae.training.config import Precision, RunConfig
 
 
 def plan(
@@ -56,27 +58,43 @@ def plan(
     options = given(data=data, data_root=data_root, checkpoint=checkpoint)
     config = override(replace(recipes.find(recipe, every), **options), set_, scale_intervals=True)
 
-    from crate_mae.planning.hardware import GB, hardware
     from crate_mae.planning.plan import plan, table
 
     if device is None and devices == 1 and device_memory is None and device_tflops is None:
         device = "here"
-    target = hardware(device or "a100", config.precision)
-    if device is None:
-        target = replace(target, name=f"{target.name} (assumed)")
-    if device_memory is not None:
-        target = replace(target, memory=device_memory * GB)
-    if device_tflops is not None:
-        target = replace(target, flops=device_tflops * 1e12)
-    if utilisation is not None:
-        target = replace(target, utilisation=utilisation)
-    counted = config.data not in NAMED and (data is not None or Path(config.data).exists())  # it may be elsewhere
+    target = _hardware(device, config.precision, device_memory, device_tflops, utilisation)
+    # A recipe's own data may be on another machine.
+    counted = config.data not in NAMED and (data is not None or Path(config.data).exists())
     made = plan(config, target, devices, shard, set_size(config.data) if counted else None)
     print(dumps(asdict(made), indent=2) if json else table(made))
 
 
+def _hardware(
+    device: "Known | None",
+    precision: "Precision",
+    memory: float | None,
+    tflops: float | None,
+    utilisation: float | None,
+) -> "Hardware":
+    """A device by name, an A100 by default, with the values that are given in place of its own."""
+    from dataclasses import replace
+
+    from crate_mae.planning.hardware import GB, hardware
+
+    target = hardware(device or "a100", precision)
+    if device is None:
+        target = replace(target, name=f"{target.name} (assumed)")
+    if memory is not None:
+        target = replace(target, memory=memory * GB)
+    if tflops is not None:
+        target = replace(target, flops=tflops * 1e12)
+    if utilisation is not None:
+        target = replace(target, utilisation=utilisation)
+    return target
+
+
 def set_size(data: str) -> "SetSize":
-    """How many training images and classes a folder or shards have."""
+    """The number of training images and of classes in a folder or in shards."""
     from crate_mae.data.open import find_images
     from crate_mae.planning.plan import SetSize
 
@@ -125,20 +143,10 @@ def pretrain(
     options = given(checkpoint=checkpoint, data=data, data_root=data_root)
     config = configured(Run(out), named, PretrainConfig, options, set_)
 
-    from crate_mae.planning.memory_check import check_memory
     from crate_mae.training.pretrain import pretrain as run
 
-    if not Run(out).config.exists():
-        check_memory(config, pick_device(device), shard)
-    run(
-        config,
-        out,
-        resume=resume,
-        device=device,
-        shard=shard,
-        download=download,
-        tensorboard=tensorboard,
-    )
+    _check_memory_of_new_run(config, out, device, shard)
+    run(config, out, resume=resume, device=device, shard=shard, download=download, tensorboard=tensorboard)
 
 
 def finetune(
@@ -181,17 +189,15 @@ def finetune(
     options = given(checkpoint=checkpoint, random=random, data=data, data_root=data_root)
     config = configured(Run(out), named, FinetuneConfig, options, set_)
 
-    from crate_mae.planning.memory_check import check_memory
     from crate_mae.training.finetune import finetune as run
+
+    _check_memory_of_new_run(config, out, device, shard)
+    run(config, out, resume=resume, device=device, shard=shard, download=download, tensorboard=tensorboard)
+
+
+def _check_memory_of_new_run(config: "RunConfig", out: Path, device: Device, shard: bool) -> None:
+    from crate_mae.planning.memory_check import check_memory
+    from crate_mae.training.run_folder import Run
 
     if not Run(out).config.exists():
         check_memory(config, pick_device(device), shard)
-    run(
-        config,
-        out,
-        resume=resume,
-        device=device,
-        shard=shard,
-        download=download,
-        tensorboard=tensorboard,
-    )

@@ -33,7 +33,7 @@ from crate_mae.tokens import masked_count
 from crate_mae.usable_path import printable
 
 COARSE = 16
-"""Pixels of the picture for a pixel of the model, along a side: from here on a note says that the result is coarse."""
+"""If a pixel of the model covers more than this number of the picture's along a side, a note says so."""
 PANEL = 640
 """The longer side of a panel of the sheet, in pixels."""
 
@@ -44,7 +44,7 @@ Planner = Callable[[Size], Plan]
 def planner(
     model: MaskedAutoencoder, rectangle: Rectangle | None, mask: Path | None, ratio: float, seed: int
 ) -> Planner:
-    """Plans for the region that a rectangle or another picture marks; for random cells where neither is given."""
+    """Plans for the region that a rectangle or another picture marks; for random cells if neither is given."""
     config = model.config
     if rectangle:
         check_rectangle(rectangle)
@@ -53,10 +53,10 @@ def planner(
         marks = read_marks(mask)
         return lambda size: plan_region(region_by_picture(marks, size), config.image_size, config.grid)
 
-    masked_count(model.num_patches, ratio)  # refuses a ratio that is none
+    masked_count(model.num_patches, ratio)  # refuses a ratio outside [0, 1]
 
     def random(size: Size) -> Plan:
-        generator = torch.Generator().manual_seed(seed)  # a picture gets the same mask alone and among others
+        generator = torch.Generator().manual_seed(seed)  # the mask of a picture does not depend on the others
         return plan_random(size, config.image_size, config.grid, ratio, generator)
 
     return random
@@ -126,7 +126,7 @@ def names(files: Sequence[Path]) -> Iterator[str]:
 
 
 def run(model: MaskedAutoencoder, found: Sequence[Job], plan_for: Planner, console: Console) -> bool:
-    """Complete every picture; whether all were completed. If one can't be, a note says why, and the others follow."""
+    """Complete every picture, and return whether all were completed. A note gives the reason for one that was not."""
     errors: list[float] = []
     noted = False
     with progress("complete", len(found), console) if len(found) > 1 else nullcontext() as advance:
@@ -153,7 +153,7 @@ def run(model: MaskedAutoencoder, found: Sequence[Job], plan_for: Planner, conso
 
 
 def _open(job: Job, plan_for: Planner, alone: bool) -> tuple[Photo, Plan] | None:
-    """A picture and its plan; None and a note where it can't be read, or is one of several without a plan."""
+    """A picture and its plan; None, with a note, if it can't be read, or is one of several that can't be planned."""
     try:
         photo = read_photo(job.picture)
     except UserError as reason:
@@ -169,7 +169,7 @@ def _open(job: Job, plan_for: Planner, alone: bool) -> tuple[Photo, Plan] | None
 
 
 def _complete(model: MaskedAutoencoder, photo: Photo, plan: Plan, console: Console | None) -> Filled:
-    """With a progress bar where a console is given and the tiles are many."""
+    """Complete a picture; with a progress bar if a console is given and there are many tiles."""
     batches = -(-len(plan.tiles) // BATCH)
     if console is None or batches == 1:
         return inpaint(photo, plan, model)
@@ -193,7 +193,7 @@ def describe(photo: Photo, plan: Plan) -> str:
 
 
 def far_from(model: MaskedAutoencoder, photo: Photo, plan: Plan) -> str:
-    """A note where a model is too small for a picture, or knows no colours; else nothing."""
+    """A note if the model is too small for the picture, or gray for a colour picture; otherwise empty."""
     height, width = model.config.image_size
     scale = max(plan.tiles[0].height / height, plan.tiles[0].width / width)
     gray = model.config.channels == 1 and photo.pixels.shape[2] >= 3

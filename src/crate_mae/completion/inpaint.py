@@ -53,7 +53,7 @@ def inpaint(photo: Photo, plan: Plan, model: MaskedAutoencoder, advance: Callabl
 
 
 def model_view(photo: Photo, channels: int) -> Float[np.ndarray, "H W channels"]:
-    """A picture in the channels of a model, from 0 to 1; on white where a model has no opacity."""
+    """A picture in the channels of a model, from 0 to 1; composited on white if the model has no opacity channel."""
     if channels not in image_files.MODES:
         raise UserError(f"this model takes images of {channels} channels, which no picture has; choose another model.")
     image = image_files.in_mode(photo.image(), image_files.MODES[channels])
@@ -63,7 +63,7 @@ def model_view(photo: Photo, channels: int) -> Float[np.ndarray, "H W channels"]
 def completed_region(
     picture: Float[np.ndarray, "H W c"], plan: Plan, complete: Complete, image: Size
 ) -> Float[np.ndarray, "h w c"]:
-    """What a model makes of the region, on the rows and columns of its bounding box: the tiles' weighted mean.
+    """A model's completion of the region, on the rows and columns of its bounding box: the tiles' weighted mean.
 
     sum_t w_t f_t / sum_t w_t, with f_t tile t as the model completes it, resampled to the picture's pixels, and w_t its
     ``tile_weights``. Outside the region, where no tile may lie, it is 0.
@@ -101,7 +101,7 @@ def _within(tile: Tile, *box: tuple[int, int]) -> tuple[tuple[slice, ...], tuple
 
 
 def shrink(picture: Float[np.ndarray, "H W c"], region: Region, tile: Tile, image: Size) -> Float[np.ndarray, "h w c"]:
-    """A tile resampled to the model's size. Its region is filled with the mean of what is visible before that.
+    """A tile resampled to the model's size. Before that, its region is filled with the mean of the visible pixels.
 
     So nothing of the region's own content reaches the model, not even the pixels that resampling mixes at its border.
     """

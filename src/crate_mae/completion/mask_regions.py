@@ -20,7 +20,7 @@ HALF = 128  # of 256 levels: from here on a pixel is white, or opaque
 
 
 def region_by_rectangle(rectangle: Rectangle, size: Size) -> Region:
-    """The pixels whose centres lie in a rectangle; the nearest one where it is smaller than a pixel."""
+    """The pixels whose centres lie in a rectangle; the nearest one if it is smaller than a pixel."""
     check_rectangle(rectangle)
     left, top, right, bottom = rectangle
     rows, columns = (
@@ -30,11 +30,11 @@ def region_by_rectangle(rectangle: Rectangle, size: Size) -> Region:
 
 
 def check_rectangle(rectangle: Rectangle) -> None:
-    """Refuse what is no rectangle of a picture."""
+    """Refuse numbers that are not a rectangle inside a picture."""
     left, top, right, bottom = rectangle
     if not (0 <= left < right <= 1 and 0 <= top < bottom <= 1):
         raise UserError(
-            f"the rectangle {' '.join(f'{side:g}' for side in rectangle)} is no left, top, right and bottom as "
+            f"the rectangle {' '.join(f'{side:g}' for side in rectangle)} is not left, top, right and bottom as "
             "fractions of the picture; choose numbers from 0 to 1, left below right and top below bottom."
         )
 
@@ -54,7 +54,7 @@ def region_by_picture(marks: Bool[np.ndarray, "h w"], size: Size) -> Region:
 
 
 def read_marks(path: str | Path) -> Bool[np.ndarray, "h w"]:
-    """What a picture marks: its opaque pixels where any is transparent, its white ones where none is."""
+    """What a picture marks: its opaque pixels if any pixel is transparent, otherwise its white ones."""
     picture = image_files.read(path)
     level = _opacity(picture)
     if level is None:
@@ -65,7 +65,7 @@ def read_marks(path: str | Path) -> Bool[np.ndarray, "h w"]:
 
 
 def _opacity(picture: Image.Image) -> np.ndarray | None:
-    """None where every pixel is opaque."""
+    """The opacity of each pixel; None if every pixel is opaque."""
     if not picture.has_transparency_data:
         return None
     level = np.asarray(picture.convert("RGBA").getchannel("A"))

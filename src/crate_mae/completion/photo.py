@@ -30,6 +30,7 @@ class Photo:
 
     @property
     def size(self) -> Size:
+        """Height and width."""
         return self.pixels.shape[0], self.pixels.shape[1]
 
     @property
@@ -38,6 +39,7 @@ class Photo:
         return int(np.iinfo(self.pixels.dtype).max)
 
     def image(self) -> Image.Image:
+        """The picture for Pillow."""
         bands = self.pixels.shape[2]
         return Image.fromarray(self.pixels[..., 0] if bands == 1 else np.ascontiguousarray(self.pixels))
 
@@ -80,5 +82,5 @@ def write_photo(photo: Photo, path: Path) -> None:
 def format_of(path: Path) -> str:
     """PNG or JPEG; another suffix is an error."""
     if path.suffix.lower() not in FORMATS:
-        raise UserError(f"{path} is to be a {path.suffix} file; choose an --out that ends in .png, .jpg or .jpeg.")
+        raise UserError(f"{path} ends in {path.suffix}; choose an --out that ends in .png, .jpg or .jpeg.")
     return FORMATS[path.suffix.lower()]

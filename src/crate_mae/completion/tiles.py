@@ -21,15 +21,15 @@ from crate_mae.tokens import random_mask
 CONTEXT = 3
 """A tile's side over the region's thickness: as much context on each side as the region is thick."""
 LEAST_VISIBLE = 0.25
-"""Of a tile's patches; with fewer, a wider view of the picture is taken."""
+"""The smallest fraction of visible patches in a tile; with fewer, a larger part of the picture is used."""
 ZOOMS = (1.0, 0.9, 0.8)
 """Sizes of a tile at which its completions are averaged; none is smaller than the model's image."""
 SHIFTS = np.arange(-4, 4) / 8
-"""In each direction, in patches: the places of a tile that are tried."""
+"""The shifts of a tile that are tried in each direction, in patches."""
 VIEWS = 4
-"""The most places of a tile of one size that are used."""
+"""The largest number of shifts that are used for a tile of one size."""
 SEAMS = (1, 8)
-"""Least and greatest width of the seam, in pixels."""
+"""Smallest and largest width of the seam, in pixels."""
 ROUNDING = 1e-6
 
 
@@ -70,10 +70,10 @@ class Plan:
 def plan_region(region: Region, image: Size, grid: Size) -> Plan:
     """Tiles of the model's aspect ratio that cover a region, each with context around it.
 
-    Every patch that the region touches is masked, so each tile is moved by parts of a patch to where that masks least
-    (``views``). Where this leaves too little of a tile visible, because the region
-    fills the picture from edge to edge, a single tile takes the region with context in both directions, stretched to
-    the model's aspect ratio.
+    Every patch that the region touches is masked, so each tile is shifted by up to half a patch to where the fewest
+    patches are masked (``views``). Where this leaves too little of a tile visible, because the region fills the picture
+    from edge to edge, a single tile takes the region with context in both directions, stretched to the model's aspect
+    ratio.
     """
     if not region.any():
         raise UserError("the region is empty; mark at least one pixel of the picture.")
@@ -126,7 +126,7 @@ def lay_tiles(region: Region, thick: int, image: Size) -> list[Tile]:
 
 
 def _starts(start: float, end: float, side: float, whole: int) -> list[float]:
-    """Where tiles of this side begin to cover [start, end) with a sixth of a tile to spare at both ends."""
+    """The starts of tiles of this side that cover [start, end), with a sixth of a tile to spare at both ends."""
     first, last = start - side / 6, end + side / 6 - side
     if last <= first:
         places = np.array([(start + end - side) / 2])
@@ -138,8 +138,8 @@ def _starts(start: float, end: float, side: float, whole: int) -> list[float]:
 def views(tile: Tile, region: Region, image: Size, grid: Size) -> list[Tile]:
     """The tile in a few sizes, each at those places up to half a patch away where the region touches fewest patches.
 
-    A patch that the region only touches is masked whole. What these views give is averaged: the mean has no sharp edges
-    between patches, and it is closer to the original (docs/log.md).
+    A patch that the region only touches is masked whole. The completions of these views are averaged: the mean has no
+    sharp edges between patches, and it is closer to the original (docs/log.md).
     """
     found: dict[Tile, None] = {}  # a set that keeps its order
     for zoom in ZOOMS:
@@ -201,7 +201,7 @@ def plan_random(size: Size, image: Size, grid: Size, ratio: float, generator: to
     """A mask drawn at random over the whole picture, from cells of the model's patches.
 
     The picture's shorter side holds as many cells as the model's image; a tile is as many cells as the model has
-    patches, so that cells and patches agree. Of a picture of the model's aspect ratio, one tile is all.
+    patches, so that cells and patches agree. A picture of the model's aspect ratio needs one tile.
     """
     scale = min(have / need for have, need in zip(size, image, strict=True))
     cells = [
@@ -230,7 +230,7 @@ def plan_random(size: Size, image: Size, grid: Size, ratio: float, generator: to
 
 
 def _cell_starts(cells: int, side: int) -> list[int]:
-    """Where tiles of ``side`` cells begin to cover all cells, with an overlap of half a tile at least."""
+    """The starts of tiles of ``side`` cells that cover all cells and overlap by at least half a tile."""
     count = 1 + math.ceil((cells - side) / max(side // 2, 1))
     return sorted({round(place) for place in np.linspace(0, cells - side, count)})
 

@@ -36,7 +36,7 @@ def check(data: str, root: Path | None, workers: int | None, console: Console) -
 
 
 def processors() -> int:
-    """Those that this process may use, if the system says so."""
+    """The number of processors that this process may use, if the system reports it."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -15,9 +15,9 @@ from crate_mae.data.source import ImageSource
 from crate_mae.errors import UserError, missing_extra
 
 IMAGE_NAMES = ("image", "img", "picture", "photo", "jpg", "png")
-"""Columns that hold images though their type does not say so; the first that is there is taken."""
+"""Names of columns that hold images although their type does not say so; the first one found is used."""
 LABEL_NAMES = ("label", "labels", "fine_label", "class", "target")
-"""Columns that hold classes; the first that is there is taken, or else the first of the type ``ClassLabel``."""
+"""Names of columns that hold classes; the first one found is used, or else the first of the type ``ClassLabel``."""
 
 
 class HubRows(ImageSource):
@@ -51,7 +51,7 @@ class HubRows(ImageSource):
 def open_hugging_face(name: str, download: bool, names: Mapping[Split, tuple[str, ...]]) -> dict[Split, ImageSource]:
     """The splits of a Parquet file, a folder of them, or a set on the Hub; ``names`` are the spellings of a split.
 
-    Of a set on the Hub only what an earlier ``download`` brought is used without another.
+    Without ``download``, only files of the Hub that were downloaded earlier are used.
     """
     parts = _load(name, download)
     known = {split: parts[word] for split, words in names.items() for word in words if word in parts}

@@ -1,6 +1,6 @@
 """JPEG files decoded by libjpeg-turbo directly, where the extra ``jpeg`` is installed: the same pixels in less time.
 
-Pillow decodes with the same library, and its pixels have to be copied three times on their way into a tensor.
+Pillow decodes with the same library, but its pixels are copied three times before they are in a tensor.
 """
 
 from functools import cache
@@ -33,7 +33,8 @@ class ColourJpeg:
 
     @classmethod
     def of(cls, source: ImageInput) -> "ColourJpeg | None":
-        """None for any other image, and without the extra: those are read by Pillow."""
+        """The file, if this decoder can read it; None for any other image, and without the extra: Pillow reads
+        those."""
         if _simplejpeg() is None or not isinstance(source, Encoded) or not source.content.startswith(b"\xff\xd8\xff"):
             return None
         try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import torch
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Float, Int, Shaped, UInt8
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
@@ -21,7 +21,7 @@ log = logging.getLogger("crate_mae.data")
 
 Key = tuple[int, int]  # epoch, index
 NEIGHBOURS = 10
-"""This many unreadable images in a row stop a run at once: the disk is probably gone."""
+"""After this number of unreadable images in a row a run stops at once: the disk is probably gone."""
 TOLERATED = 5
 """Unreadable images that are allowed beyond their fraction."""
 SHOWN = 5
@@ -63,7 +63,7 @@ class Batch:
     """A sample could not be replaced; such a batch never leaves this module."""
 
     @property
-    def given(self) -> Tensor:
+    def given(self) -> Shaped[Tensor, "b ..."]:
         """What a loss takes beside the images: the labels."""
         return self.labels
 
@@ -85,7 +85,7 @@ class Samples(Dataset[Sample], ABC, Generic[SomeBatch]):
         return sample_generator(self.seed, *key)
 
     def __getitem__(self, key: Key) -> Sample:
-        """The sample; if its image can't be read, with that of the nearest later one that can."""
+        """The sample; if its image can't be read, the next readable image replaces it."""
         _, index = key
         bad: list[Bad] = []
         for place in range(index, index + min(NEIGHBOURS, len(self))):
@@ -181,13 +181,14 @@ class BadImages:
     images: int
     """In the set."""
     allowed: float
-    """The run stops above this fraction of the samples drawn so far plus what chance may add to it: three standard
-    deviations and ``TOLERATED``. So a few bad images early on don't stop a set that is within its fraction."""
+    """The run stops above this fraction of the samples drawn so far plus a margin for chance: three standard deviations
+    and ``TOLERATED``. So a few unreadable images at the start don't stop a run whose fraction is allowed."""
     drawn: int = 0
     found: dict[int, str] = field(default_factory=dict)
     """The reason by index: each image counts once."""
 
     def count(self, batch: Batch) -> None:
+        """Add a batch's unreadable images; a ``UserError`` if there are too many."""
         self.drawn += len(batch.indices)
         for bad in batch.bad:
             if bad.index not in self.found:

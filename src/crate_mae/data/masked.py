@@ -18,10 +18,10 @@ class MaskedBatch(Batch):
     """Images, labels and masks."""
 
     masks: Bool[Tensor, "b n"]
-    """True where a patch is masked. They stay on the CPU: counted there, a GPU need not be waited for."""
+    """True where a patch is masked. They stay on the CPU, so that counting them does not wait for a GPU."""
 
     @property
-    def given(self) -> Tensor:
+    def given(self) -> Bool[Tensor, "b n"]:
         """What a loss takes beside the images: the masks."""
         return self.masks
 

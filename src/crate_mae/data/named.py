@@ -1,4 +1,4 @@
-"""Well-known sets of images: one record for each, with all that the rest of the code needs to know about it.
+"""Well-known sets of images: one record for each, with everything that the rest of the code needs to know about it.
 
 Nothing heavy is imported here, so that the command line's help can list the names; ``named_layouts`` reads the files.
 """
@@ -24,18 +24,19 @@ class NamedSet:
     """Training images."""
     classes: int
     splits: tuple[Split, ...]
-    """Those that the set has itself."""
+    """The splits that the set itself has."""
     layout: str
-    """What --data-root must hold, for people."""
+    """What --data-root must contain, for messages."""
     marks: tuple[str, ...] = ()
     """If any of these is below the root, the set is there in its own layout; empty if it needs no files."""
     hub_id: str | None = None
     """Its name on the Hugging Face Hub."""
     mean: tuple[float, ...] | None = None
-    """Of the pixels in [0, 1], for each channel; None if a model's default serves."""
+    """Mean of the pixels in [0, 1], for each channel; None for the model's default."""
     std: tuple[float, ...] | None = None
 
     def is_there(self, root: Path) -> bool:
+        """Whether the set is below ``root`` in its own layout, or needs no files."""
         return not self.marks or any((root / mark).exists() for mark in self.marks)
 
 
@@ -127,5 +128,5 @@ def open_named(name: str, root: Path, split: Split, download: bool) -> "ImageSou
         return OPENERS[name](root, split, download)
     except (RuntimeError, OSError, KeyError) as error:
         reason = " ".join(str(error).split())
-        advice = "is the network there?" if download else "delete what is damaged, and use --download to fetch it."
+        advice = "check the network." if download else "delete what is damaged, and use --download to fetch it."
         raise UserError(f"{name} in {root} is not complete ({reason}); {advice}") from None

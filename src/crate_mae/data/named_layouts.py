@@ -106,7 +106,7 @@ def _first_names(words: Path, wnids: list[str]) -> list[str]:
 def _imagenet(root: Path, split: Split, download: bool) -> ImageSource:
     root = root / "imagenet" if (root / "imagenet").is_dir() else root
     if not download and not ((root / "meta.bin").is_file() and (root / split).is_dir()):
-        raise RuntimeError(f"{root} has no meta.bin or no {split}/")  # torchvision would unpack 150 GB unasked
+        raise RuntimeError(f"{root} has no meta.bin or no {split}/")  # or torchvision would unpack 150 GB
     data = _torchvision("ImageNet", root, split=split, loader=Path)
     return Files(*_listed(data), [names[0] for names in data.classes])
 

@@ -1,4 +1,4 @@
-"""A set of images by what a person calls it: a name, a folder, shards, or one of Hugging Face's datasets."""
+"""A set of images from the value of ``--data``: a name, a folder, shards, or a Hugging Face dataset."""
 
 import logging
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from crate_mae.usable_path import usable
 log = logging.getLogger("crate_mae")
 
 ROOT = Path("data")
-"""Where named sets are looked for by default."""
+"""The default folder of the named sets."""
 FOLDERS: dict[Split, tuple[str, ...]] = {
     "train": ("train", "training"),
     "val": ("val", "valid", "validation"),
@@ -44,7 +44,7 @@ class ImageSet:
     def split(self, split: Split) -> ImageSource:
         """The images of a split:
 
-        - ``train``: the training images, without those carved out for validation;
+        - ``train``: the training images, without those held out for validation;
         - ``val``: the set's own validation split; without one, 5 % of the training images (``carve``);
         - ``test``: the set's own test split; without one, the same as ``val``.
 

@@ -42,7 +42,7 @@ class ImageSource(ABC):
 
     @abstractmethod
     def name(self, index: int) -> str:
-        """Where the image is, for messages."""
+        """The location of the image, for messages."""
 
     @abstractmethod
     def key(self, index: int) -> str:

@@ -28,8 +28,8 @@ Box = tuple[int, int, int, int]  # left, top, right, bottom
 ASPECTS = (3 / 4, 4 / 3)
 TRIES = 10
 REDUCED = 2
-"""Where a crop is this many times as large as the model's image, a JPEG is decoded at a half, a quarter or an eighth of
-its size, which takes less time. Its pixels are then not quite those of the whole file resized."""
+"""If a crop is at least this number of times as large as the model's image, a JPEG is decoded at a half, a quarter or
+an eighth of its size, which takes less time. The result then differs slightly from that of the full-size image."""
 FLIP = Image.Transpose.FLIP_LEFT_RIGHT
 
 
@@ -146,7 +146,7 @@ class Augmentation(Transform):
         return resized(pixels[top:bottom, left:right], self.size, "RGB", "RGBX")
 
     def _shrink(self, box: Box) -> float:
-        """How many times as large as the model's image the box is, along the side where it is less."""
+        """The size of the box relative to the model's image, along the side where that is smaller."""
         height, width = self.size
         left, top, right, bottom = box
         return min((right - left) / width, (bottom - top) / height)

@@ -47,7 +47,7 @@ def ignore_signals(worker: int) -> None:
 
 @contextmanager
 def stopping(batches: Generator[Batch, None, None]) -> Iterator[None]:
-    """Close the batches after the block. If it is interrupted, their workers are killed: they may have much to load."""
+    """Close the batches after the block. If it is interrupted, their workers are killed: they may be busy."""
     try:
         yield
     except KeyboardInterrupt:

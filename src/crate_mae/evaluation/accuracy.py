@@ -46,7 +46,7 @@ class Confusion:
 
 @dataclass(frozen=True)
 class Marks:
-    """What a classifier makes of labelled images; accuracies are in per cent."""
+    """The results of a classifier on labelled images; accuracies are in per cent."""
 
     class_names: tuple[str, ...]
     counts: Int[np.ndarray, "classes classes"]

@@ -1,4 +1,4 @@
-"""Two cheap measures of features, for use during training; neither has anything to tune or to draw."""
+"""Two cheap measures of features, for use during training; neither has anything to tune, nor anything random."""
 
 import torch
 from jaxtyping import Float, Int
@@ -22,8 +22,7 @@ def nearest_neighbours(
     """Accuracy, in per cent, of a vote of the k nearest training images by cosine similarity.
 
     Neighbour j of image i votes for its class with weight exp(cos(x_i, x_j) / temperature), as is usual for features
-    learned without labels; an infinite temperature gives every neighbour the same weight. Of classes with equal votes
-    the first is taken.
+    learned without labels; an infinite temperature gives every neighbour the same weight. Ties go to the first class.
     """
     k = min(k, len(train))
     classes = int(max(train_labels.max(), test_labels.max())) + 1

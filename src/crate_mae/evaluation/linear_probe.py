@@ -13,7 +13,7 @@ from crate_mae.evaluation.logistic_path import MAX_ITER, TOL, Fit, logistic_path
 STRENGTHS = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
 """The paper's C (appendix B.1)."""
 HELD_OUT = 5
-"""One in this many training images chooses C if a set has no validation split of its own."""
+"""One in ``HELD_OUT`` training images is held out to choose C if a set has no validation split."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Strength:
     test: float
     """Accuracy on the test set of a fit to all training images, in per cent."""
     converged: bool
-    """Both fits, by scikit-learn's criterion."""
+    """Whether both fits converged, by scikit-learn's criterion."""
     iterations: int
-    """Of the fit to all training images."""
+    """Iterations of the fit to all training images."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def linear_probe(
 def stratified(labels: Int[np.ndarray, " n"], seed: int) -> Bool[np.ndarray, " n"]:
     """True for one image in ``HELD_OUT`` of each class, up to rounding, drawn by the seed.
 
-    Not scikit-learn's splitters: these refuse, or warn of, a class with fewer images than folds (docs/log.md).
+    scikit-learn's splitters are not used: they refuse a class with fewer images than folds, or warn (docs/log.md).
     """
     order = np.random.default_rng(seed).permutation(len(labels))
     by_class = order[np.argsort(labels[order], kind="stable")]

@@ -46,7 +46,7 @@ class Fit:
     model: LogisticRegression
     iterations: int
     converged: bool
-    """By scikit-learn's criterion."""
+    """Whether the fit converged, by scikit-learn's criterion."""
 
 
 def logistic_path(

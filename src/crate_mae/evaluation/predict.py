@@ -40,7 +40,7 @@ def predict(
 
 
 def write_predictions(predictions: Iterable[Prediction], path: Path) -> None:
-    """To a .csv with a row for each image and class, or to a .json."""
+    """Write predictions to a .csv file with a row for each image and class, or to a .json file."""
     with path.open("w", encoding="utf-8", newline="") as file:
         if path.suffix.lower() == ".json":
             rows = [

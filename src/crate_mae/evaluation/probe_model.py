@@ -35,7 +35,7 @@ class ProbeSettings:
 
     data: str
     root: Path | None = None
-    """Where named sets are."""
+    """The folder of the named sets."""
     download: bool = False
     layers: tuple[int, ...] = (-1,)
     pools: tuple[Pool, ...] = ("mean",)
@@ -73,10 +73,11 @@ class Task:
     layer: str
     pool: str
     features: Mapping[str, Features]
-    """Of the training, validation and test images."""
+    """Features of the training, validation and test images."""
 
     @property
     def title(self) -> str:
+        """The kind of features in words."""
         if not self.pool:
             return "raw pixels"
         return f"layer {self.layer}, {self.pool}" + f", {UNTRAINED}" * (self.weights == UNTRAINED)
@@ -91,6 +92,7 @@ class Result:
     neighbours: float
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
         chosen, best = self.probe.chosen, self.probe.best_on_test
         return {
             "weights": self.task.weights,

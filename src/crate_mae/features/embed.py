@@ -113,10 +113,11 @@ class Parts:
                 temporary.write_text(json.dumps(about, indent=1) + "\n")
 
     def file(self, number: int) -> Path:
+        """The file of a part."""
         return self.folder / f"{number:06d}.npz"
 
     def read(self, number: int) -> Part | None:
-        """None if it is not there, or damaged."""
+        """A stored part; None if it is missing or damaged."""
         try:
             with self.file(number).open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 bad = [Bad(int(index), str(why)) for index, why in zip(stored["bad"], stored["reasons"], strict=True)]
@@ -125,6 +126,7 @@ class Parts:
             return None
 
     def write(self, number: int, part: Part) -> None:
+        """Store a part by an atomic write."""
         with atomic_write(self.file(number)) as temporary, temporary.open("wb") as file:
             np.savez(
                 file,
@@ -236,8 +238,8 @@ def _compare(there: Any, now: About, place: Path) -> About:
     for name in now:
         if name not in WORDS and there.get(name) != now[name]:
             changed = {
-                "weights": "it has the features of another model",
-                "data": "its images were others, or have changed since",
+                "weights": "its features do not match this model",
+                "data": "its images differ, or have changed since",
             }.get(name, f"{name} was {there.get(name)} and is {now[name]}")
             raise UserError(f"{place} does not match this command: {changed}; delete it or choose another --out.")
     return there

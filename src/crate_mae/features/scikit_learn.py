@@ -23,7 +23,7 @@ ImageInput = Image.Image | str | Path
 
 
 class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Images to features (n, d) by a frozen model: ``model.features`` of what ``model.preprocess`` makes of each.
+    """Images to features (n, d) by a frozen model: ``model.preprocess``, then ``model.features``.
 
     ``X`` is one of these; images of any size, gray or in colour, are converted for the model:
 
@@ -99,7 +99,7 @@ class CrateFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         tags.input_tags.string = True
-        tags.transformer_tags.preserves_dtype = []  # float32, whatever came in
+        tags.transformer_tags.preserves_dtype = []  # always float32
         tags.requires_fit = True
         return tags
 

@@ -131,7 +131,8 @@ def completions_at(
     return figure
 
 
-def show(ax: Axes, image: np.ndarray) -> None:
+def show(ax: Axes, image: Float[np.ndarray, "H W c"]) -> None:
+    """Draw an image (H, W, C) in [0, 1] without ticks."""
     gray = image.shape[2] == 1
     ax.imshow(image[..., 0] if gray else image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     ax.set(xticks=[], yticks=[])

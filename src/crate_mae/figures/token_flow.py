@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 
 from crate_mae.figures import COLOURS
@@ -40,7 +40,9 @@ def token_flow(rows: Mapping[str, Sequence[Panel]]) -> Figure:
 
 
 def clouds(
-    panels: Mapping[str, Float[np.ndarray, "3 N"]], members: np.ndarray, axes_of: Mapping[str, Float[np.ndarray, "3 K"]]
+    panels: Mapping[str, Float[np.ndarray, "3 N"]],
+    members: Int[np.ndarray, " N"],
+    axes_of: Mapping[str, Float[np.ndarray, "3 K"]],
 ) -> Figure:
     """Points in space, coloured by subspace, with lines along the columns of ``axes_of``; one panel for each title."""
     figure = Figure(figsize=(4.1 * len(panels), 4.4), layout="constrained")

@@ -1,4 +1,4 @@
-"""A trained model becomes one that comes with the package: half precision, a record of its training, a card."""
+"""Add a trained model to the package: weights in half precision, a record of its training, a card."""
 
 import json
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from crate_mae.training.config import UNLISTED
 from crate_mae.training.run_folder import read_lines
 
 MASKED, SEED = 0.75, 0
-"""Of the error on the sample photographs."""
+"""Mask ratio and seed of the error on the sample photographs."""
 FORMS = {
     ("ista", "none"): "CRATE-MAE, the paper's form",
     ("ista", "added"): "CRATE-MAE, residual form",
@@ -37,7 +37,7 @@ FORMS = {
 }
 LIMITS = (
     "Fine detail, text and faces: it sees {size} pixels of a picture at a time, and fills in colour and structure.",
-    "A forecast of what was really there: a masked region is completed with what is likely, and blurred where much is.",
+    "Recovery of what was really there: a masked region is filled with likely content, blurred where much is possible.",
     "Classification as it is: it gives features; crate-mae finetune trains a classifier on them.",
     "Images unlike photographs (drawings, medical images, satellite images): it has not been measured on them.",
 )
@@ -45,7 +45,7 @@ LIMITS = (
 
 @dataclass(frozen=True)
 class Training:
-    """What a folder says about a finished training."""
+    """The record of a finished training."""
 
     model: MaskedAutoencoder
     data: str
@@ -76,7 +76,7 @@ def _run(folder: Path) -> Training:
         before = ShippedRecord.read(shipped.ROOT / config.checkpoint).processor_hours
         shape = {"started from": f"{config.checkpoint}, after {before:.3g} hours of one core"}
     recipe = {"recipe": config.recipe, **shape, **recipe, "commit": record.commit}
-    command = f"crate-mae {config.task} --recipe {config.recipe}"  # without the paths of whoever trained it
+    command = f"crate-mae {config.task} --recipe {config.recipe}"  # without the user's private paths
     if config.checkpoint:
         command += f" --checkpoint {config.checkpoint}"
     numbers = [
@@ -108,6 +108,7 @@ def _race_job(folder: Path) -> Training:
 
 
 def title_of(data: str) -> str:
+    """The title of a named set; any other name as it is."""
     return NAMED[data].title if data in NAMED else data
 
 

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from crate_mae.errors import UserError
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.embedding import Handover
-from crate_mae.models.image_model import DECODER_BLOCKS, ImageModel, final_norm
+from crate_mae.models.image_model import DECODER_BLOCKS, ImageModel, Images, final_norm
 from crate_mae.models.initialise import initialise
 from crate_mae.models.layouts import Weights, official_weights
 from crate_mae.models.stack import Present, Stack, Step, Tokens
-from crate_mae.tokens import Mask, normalise_patches, patch_statistics, unpatchify
+from crate_mae.tokens import Mask, MaskTensor, normalise_patches, patch_statistics, unpatchify
 
 
 class MaskedAutoencoder(ImageModel):
@@ -31,7 +31,7 @@ class MaskedAutoencoder(ImageModel):
         self.pixels = nn.Linear(config.decoder_dim, config.patch_pixels, bias=config.pixel_bias)
         initialise(self, generator)
 
-    def forward(self, images: Tensor, mask: Tensor | Mask) -> "Completion":
+    def forward(self, images: Images, mask: MaskTensor | Mask) -> "Completion":
         """Complete normalised images whose patches are masked where ``mask``, (N,) or (B, N), is True."""
         patches = self.patches(images)
         checked = self._check(mask, images)
@@ -40,24 +40,26 @@ class MaskedAutoencoder(ImageModel):
         errors = (prediction - _targets(patches, self.config)).square().mean(-1)
         return Completion(checked.mean_over_masked(errors), errors, prediction, patches, checked, self.config)
 
-    def embed(self, images: Tensor, mask: Tensor | None = None) -> Tokens:
+    def embed(self, images: Images, mask: MaskTensor | None = None) -> Tokens:
         """Z^1, the input of the first layer: the class token, then all patches or the visible ones."""
         return self._enter(images, mask)[0]
 
-    def encoder_steps(self, images: Tensor, mask: Tensor | None = None) -> Iterator[Step]:
+    def encoder_steps(self, images: Images, mask: MaskTensor | None = None) -> Iterator[Step]:
         """``encoder.steps`` on images, masked or not."""
         return self.encoder.steps(*self._enter(images, mask))
 
-    def decoder_steps(self, images: Tensor, mask: Tensor) -> Iterator[Step]:
+    def decoder_steps(self, images: Images, mask: MaskTensor) -> Iterator[Step]:
         """``decoder.steps`` on the encoding of masked images."""
         return self.decoder.steps(self.hand_over(self.encode(images, mask), mask))
 
-    def attention(self, images: Tensor, layer: int = -1, mask: Tensor | None = None) -> Float[Tensor, "b heads n n"]:
+    def attention(
+        self, images: Images, layer: int = -1, mask: MaskTensor | None = None
+    ) -> Float[Tensor, "b heads n n"]:
         """The attention maps of encoder layer 1 to L (-1 is the last), the class token in row and column 0."""
         tokens, present = self._enter(images, mask)
         return self.encoder.attention(tokens, layer, present)
 
-    def encode(self, images: Tensor, mask: Tensor | None = None) -> Tokens:
+    def encode(self, images: Images, mask: MaskTensor | None = None) -> Tokens:
         """Z, (B, 1 + N, d) with the class token first, after the final norm if there is one.
 
         With a mask, the decoder's input: all tokens, or the class token and the visible patches in patch order. Images
@@ -65,11 +67,11 @@ class MaskedAutoencoder(ImageModel):
         """
         return self.encoder(*self._enter(images, mask))
 
-    def decode(self, latent: Tokens, mask: Tensor | Mask) -> Float[Tensor, "b N pixels"]:
+    def decode(self, latent: Tokens, mask: MaskTensor | Mask) -> Float[Tensor, "b N pixels"]:
         """g: the encoder's tokens back to the pixels of all patches; the class token is dropped at the end."""
         return self.pixels(self.decoder(self.hand_over(latent, mask))[:, 1:])
 
-    def hand_over(self, latent: Tokens, mask: Tensor | Mask) -> Float[Tensor, "b m d_dec"]:
+    def hand_over(self, latent: Tokens, mask: MaskTensor | Mask) -> Float[Tensor, "b m d_dec"]:
         """Y^0, the input of the decoder's first layer: all tokens, with mask tokens where the encoder saw no patch."""
         checked = self._check(mask, latent)
         seen = checked.index.shape[1] if self.config.encoder_sees == "visible" else self.num_patches
@@ -79,7 +81,7 @@ class MaskedAutoencoder(ImageModel):
             )
         return self.handover(latent, checked)
 
-    def complete(self, images: Tensor, mask: Tensor, original_known: bool = True) -> Float[Tensor, "b c H W"]:
+    def complete(self, images: Images, mask: MaskTensor, original_known: bool = True) -> Float[Tensor, "b c H W"]:
         """The images with their masked patches filled in.
 
         A model trained on normalised targets predicts patches up to their mean and standard deviation. Both are taken
@@ -93,7 +95,7 @@ class MaskedAutoencoder(ImageModel):
         """A state dict that the authors' strict load accepts; an error if their layout can't represent this model."""
         return official_weights(self.config, self.state_dict())
 
-    def _enter(self, images: Tensor, mask: Tensor | None) -> tuple[Tokens, Present]:
+    def _enter(self, images: Images, mask: MaskTensor | None) -> tuple[Tokens, Present]:
         checked = None if mask is None else self._check(mask, images)
         return self.embedding(self.patches(images), checked), self._present(checked)
 
@@ -102,7 +104,7 @@ class MaskedAutoencoder(ImageModel):
             return None
         return nn.functional.pad(mask.present, (1, 0), value=True)
 
-    def _check(self, mask: Tensor | Mask, batch: Tensor) -> Mask:
+    def _check(self, mask: MaskTensor | Mask, batch: Tensor) -> Mask:
         return mask if isinstance(mask, Mask) else Mask.of(mask, batch.shape[0], self.num_patches, batch.device)
 
 

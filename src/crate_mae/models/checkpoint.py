@@ -1,4 +1,4 @@
-"""A checkpoint is a folder: ``model.safetensors``, and a ``config.json`` with what the weights don't say."""
+"""A checkpoint is a folder: ``model.safetensors``, and a ``config.json`` with what the weights don't tell."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ FORMAT = "crate-mae"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint as it lies on disk."""
+    """The content of a checkpoint folder."""
 
     path: Path
     kind: str
@@ -37,7 +37,7 @@ class Checkpoint:
     step: int | None = None
     """Steps done when a run wrote it; None for a checkpoint of no run, or of crate-mae 0.1.0."""
     steps: int | None = None
-    """Steps that the run was to have."""
+    """Steps of the whole run."""
 
 
 def write_checkpoint(
@@ -101,7 +101,7 @@ def _read_description(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} lacks the fields kind and model; the checkpoint is damaged: take another copy.")
     at = [description[name] for name in ("step", "steps") if name in description]
     if len(at) == 1 or not all(isinstance(number, int) for number in at):
-        raise UserError(f"{path} does not say with two whole numbers which step of how many it is; take another copy.")
+        raise UserError(f"{path} needs whole numbers for step and steps; the checkpoint is damaged: take another copy.")
     return description
 
 

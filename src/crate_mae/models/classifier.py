@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from crate_mae.errors import UserError, brief
 from crate_mae.models.config import ModelConfig, Pool
-from crate_mae.models.image_model import ImageModel
+from crate_mae.models.image_model import ImageModel, Images
 from crate_mae.models.initialise import initialise
 from crate_mae.models.stack import Tokens
 
@@ -55,7 +55,7 @@ class Classifier(ImageModel):
     def extras(self) -> dict[str, Any]:
         return {"class_names": list(_checked(self.class_names)), "pool": self.pool}
 
-    def forward(self, images: Tensor) -> Float[Tensor, "b classes"]:
+    def forward(self, images: Images) -> Float[Tensor, "b classes"]:
         return self.forward_head(self.forward_features(images))
 
     # --- timm's verbs ---

@@ -1,4 +1,4 @@
-"""Everything that a model's weights alone don't say."""
+"""Everything about a model that its weights don't tell."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -10,7 +10,7 @@ Family = Literal["crate", "vit"]
 Preset = Literal["paper", "official"]
 Sees = Literal["all", "visible"]
 Pool = Literal["mean", "cls"]
-"""What stands for a whole image: the mean over its patches, or the class token."""
+"""How an image's tokens are pooled: the mean over the patches, or the class token."""
 
 LARGEST = 1_000_000  # a larger size is a mistake, or a file made to fill the memory
 Count = Annotated[int, Range(least=1, most=LARGEST)]
@@ -52,7 +52,7 @@ class ModelConfig(Settings):
     channels: Count = 3
     """Channels of an image."""
     encoder_sees: Sees = "all"
-    """``all`` tokens, with the masked ones blanked (the paper), or only the ``visible`` ones (He et al.)."""
+    """``all`` tokens, with the masked patches replaced (the paper), or only the ``visible`` ones (He et al.)."""
     masked_patch: Literal["zero", "token"] = "zero"
     """What an encoder that sees all tokens gets for a masked patch: zero pixels or a learned token."""
     embed_bias: bool = False
@@ -60,9 +60,9 @@ class ModelConfig(Settings):
     pixel_bias: bool = False
     """Whether the map back to pixels W^post has a bias."""
     positions: Literal["learned", "fixed"] = "learned"
-    """A learned position for each patch, or a fixed table (sine-cosine unless imported)."""
+    """A learned position for each patch, or a fixed table (sine-cosine by default, or imported)."""
     decoder_map: bool = False
-    """A linear map between encoder and decoder even where their widths are equal."""
+    """A linear map between encoder and decoder even if their widths are equal."""
     final_norms: bool = False
     """A layer norm after the encoder and one after the decoder."""
     norm_eps: Positive = 1e-5
@@ -72,7 +72,7 @@ class ModelConfig(Settings):
     sparsifier: Annotated[Literal["ista", "alpha"], Since(2, before="ista")] = "ista"
     """crate: one ISTA step in a square dictionary (the paper), or CRATE-alpha's two steps in an overcomplete one."""
     overcomplete: Annotated[Count, Since(2, before=4)] = 4
-    """crate: atoms of the dictionary over d; only the ``alpha`` sparsifier uses it."""
+    """crate: atoms of the dictionary divided by d; only the ``alpha`` sparsifier uses it."""
     encoder_skip: Annotated[Literal["none", "relaxed", "added"], Since(2, before="none")] = "none"
     """crate: what the encoder layer keeps of its half step h beside the sparsified tokens s: nothing (the paper, s),
     a relaxed step ((1 - rho) h + rho s), or the sum (h + s)."""
@@ -89,7 +89,7 @@ class ModelConfig(Settings):
     eta: Positive = 0.1
     """crate: ISTA's step size."""
     mlp_ratio: Positive = 4.0
-    """vit: hidden width of the MLP over d."""
+    """vit: hidden width of the MLP divided by d."""
     qkv_bias: bool = True
     """vit: whether queries, keys and values have a bias."""
     norm_pix_loss: bool = False

@@ -22,6 +22,12 @@ from crate_mae.models.stack import Block, Stack, Tokens
 from crate_mae.models.vit import ViTBlock
 from crate_mae.tokens import patchify
 
+Images = Tensor
+"""A user's normalised images, Float[Tensor, "b c H W"].
+
+The shape is not enforced by the annotation, since ``ImageModel.patches`` refuses another one in a sentence.
+"""
+
 ENCODER_BLOCKS: dict[Family, Callable[[ModelConfig], Block]] = {
     "crate": CrateEncoderBlock,
     "vit": lambda config: ViTBlock(config.dim, config.heads, config),
@@ -72,7 +78,7 @@ class ImageModel(nn.Module, HubModel, ABC):
 
     # --- representations ---
 
-    def patches(self, images: Tensor) -> Float[Tensor, "b N pixels"]:
+    def patches(self, images: Images) -> Float[Tensor, "b N pixels"]:
         """X: the images, checked, cut into patches."""
         shape, dtype = (self.config.channels, *self.config.image_size), self.embedding.class_token.dtype
         fits = images.ndim == 4 and images.shape[1:] == shape and images.shape[0] > 0
@@ -83,15 +89,15 @@ class ImageModel(nn.Module, HubModel, ABC):
             )
         return patchify(images, self.config.patch_size)
 
-    def embed(self, images: Tensor) -> Tokens:
+    def embed(self, images: Images) -> Tokens:
         """Z^1, the input of the first layer: the class token, then the patches."""
         return self.embedding(self.patches(images))
 
-    def encode(self, images: Tensor) -> Tokens:
+    def encode(self, images: Images) -> Tokens:
         """Z, (B, 1 + N, d) with the class token first, after the final norm if there is one. Nothing is masked."""
         return self.encoder(self.embed(images))
 
-    def features(self, images: Tensor, layer: int = -1, pool: str = "mean") -> Tensor:
+    def features(self, images: Images, layer: int = -1, pool: str = "mean") -> Float[Tensor, "b d *grid"]:
         """Representations for downstream use.
 
         Layer 0 is the embedding, l the output of block l, and -1 the same as ``encode``; -2 is the output of the block
@@ -99,7 +105,7 @@ class ImageModel(nn.Module, HubModel, ABC):
         """
         return self.pooled(self.layer_tokens(images, [layer])[layer], pool)
 
-    def layer_tokens(self, images: Tensor, layers: Collection[int]) -> dict[int, Tokens]:
+    def layer_tokens(self, images: Images, layers: Collection[int]) -> dict[int, Tokens]:
         """The tokens (B, 1 + N, d) of these layers of ``features``, in one pass that ends at the last of them."""
         places = {layer: self.layer_from_the_front(layer) for layer in layers}
         tokens = self.embed(images)
@@ -112,7 +118,7 @@ class ImageModel(nn.Module, HubModel, ABC):
             found[-1] = self.encoder.norm(found[-1])
         return found
 
-    def pooled(self, tokens: Tokens, pool: str = "mean") -> Tensor:
+    def pooled(self, tokens: Tokens, pool: str = "mean") -> Float[Tensor, "b d *grid"]:
         """The mean over the patches without the class token (B, d), the class token with ``cls`` (B, d), or the patches
         in their places with ``grid`` (B, d, h, w)."""
         match pool:
@@ -131,7 +137,7 @@ class ImageModel(nn.Module, HubModel, ABC):
             raise UserError(f"there is no layer {layer} in {depth}; choose from {-depth - 1} to {depth}.")
         return layer % (depth + 1)
 
-    def attention(self, images: Tensor, layer: int = -1) -> Float[Tensor, "b heads n n"]:
+    def attention(self, images: Images, layer: int = -1) -> Float[Tensor, "b heads n n"]:
         """The attention maps of encoder layer 1 to L (-1 is the last), the class token in row and column 0."""
         return self.encoder.attention(self.embed(images), layer)
 
@@ -147,17 +153,17 @@ class ImageModel(nn.Module, HubModel, ABC):
         """Number of classes of the head; 0 if there is no head."""
         return 0
 
-    def forward_features(self, images: Tensor) -> Tokens:
+    def forward_features(self, images: Images) -> Tokens:
         """``encode``: all tokens, the class token first, after the final norm if there is one."""
         return self.encode(images)
 
     def forward_head(self, tokens: Tokens, pre_logits: bool = False) -> Float[Tensor, "b d"]:
-        """What a head makes of ``forward_features``; without one, and with ``pre_logits``, the input of a head."""
+        """The head applied to ``forward_features``; without a head, or with ``pre_logits``, the input of a head."""
         return self.pooled(tokens)
 
     def forward_intermediates(
         self,
-        images: Tensor,
+        images: Images,
         indices: int | Sequence[int] | None = None,
         return_prefix_tokens: bool = False,
         norm: bool = False,
@@ -237,7 +243,7 @@ class ImageEncoder(ImageModel):
         super().__init__(config, masks=False)
         initialise(self, generator)
 
-    def forward(self, images: Tensor) -> Tokens:
+    def forward(self, images: Images) -> Tokens:
         return self.encode(images)
 
 

@@ -113,6 +113,6 @@ class HubModel(ABC):
 
     def generate_model_card(self, **about: Any) -> "ModelCard":
         """The card that ``save_pretrained`` writes; ``about`` are the arguments of ``model_card``."""
-        from crate_mae.hub.card import model_card  # a card may describe a run, and models know no runs
+        from crate_mae.hub.card import model_card  # a card may describe a run, on which models do not depend
 
         return model_card(self, **about)  # type: ignore[arg-type]

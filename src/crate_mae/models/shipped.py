@@ -13,7 +13,7 @@ from crate_mae.errors import UserError
 
 ROOT = Path(__file__).parents[1] / "weights"
 DEFAULT = "crate-photos"
-"""The model of every command and class where none is named."""
+"""The model that commands and classes use by default."""
 RECORD = "record.json"
 
 log = logging.getLogger("crate_mae")
@@ -43,19 +43,21 @@ class ShippedRecord:
     recipe: dict[str, Any]
     """The settings of its training."""
     processor_hours: float
-    """Of one core, for the training alone."""
+    """Hours of one core, for the training alone."""
     numbers: tuple[Measured, ...]
-    """The first two stand in the list of models."""
+    """The first two are in the list of models."""
     not_good_for: tuple[str, ...]
     parameters: int
     sample_error: float
-    """Mean squared error on the masked patches of scikit-learn's two photographs; a test holds it."""
+    """Mean squared error on the masked patches of scikit-learn's two photographs; a test checks it."""
 
     def to_json(self) -> str:
+        """The content of ``record.json``."""
         return json.dumps(asdict(self), indent=2) + "\n"
 
     @staticmethod
     def read(folder: Path) -> "ShippedRecord":
+        """The record in the folder of a shipped model."""
         found = json.loads((folder / RECORD).read_text())
         numbers = tuple(Measured(**number) for number in found.pop("numbers"))
         return ShippedRecord(**found | {"numbers": numbers, "not_good_for": tuple(found["not_good_for"])})
@@ -67,7 +69,7 @@ def shipped_names() -> list[str]:
 
 
 def shipped_folder(name: str | Path) -> Path | None:
-    """The folder of a shipped model; None where the name is none of theirs.
+    """The folder of a shipped model; None if the name is not a shipped model's.
 
     The rule for names and paths, here and for sets of images: a name comes before a folder of the same name, and
     ./NAME, or a ``Path`` in Python, is always the folder.
@@ -80,7 +82,7 @@ def shipped_folder(name: str | Path) -> Path | None:
 
 
 def default_checkpoint() -> str:
-    """The name of the default model; a sentence where this installation has none."""
+    """The name of the default model; an error if this installation has none."""
     if DEFAULT in shipped_names():
         return DEFAULT
     there = f"; there are {', '.join(shipped_names())}" if shipped_names() else ""

@@ -104,7 +104,7 @@ class Stack(nn.Module):
         return self.blocks[self.index(layer)].attention(entering, present)
 
     def index(self, layer: int) -> int:
-        """Where in ``blocks`` layer 1 to L is; -1 is the last, -2 the one before it."""
+        """The index in ``blocks`` of layer 1 to L; -1 is the last, -2 the one before it."""
         depth = len(self.blocks)
         if not (1 <= layer <= depth or -depth <= layer <= -1):
             raise UserError(f"there is no layer {layer}; choose from 1 to {depth}, or -1 for the last.")

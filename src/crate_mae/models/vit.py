@@ -22,6 +22,7 @@ class Attention(nn.Module):
         return self.output(merge(fused_attention(q, k, v, present=present)))
 
     def attention(self, tokens: Tokens, present: Present = None) -> Float[Tensor, "b heads n n"]:
+        """softmax(Q K^T / sqrt p) in each head."""
         q, k, _ = self.split(tokens)
         return attention_map(q, k, q.shape[-1] ** -0.5, present)
 

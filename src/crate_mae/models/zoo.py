@@ -151,7 +151,7 @@ def _skeleton(checkpoint: Checkpoint, config: ModelConfig) -> ImageModel:
 
 
 MOST_PATCHES = 2**18
-"""Of an image that a model is resized to: its positions then take a gigabyte for each 1,000 dimensions."""
+"""The largest number for a resized model: its positions then take a gigabyte for each 1,000 dimensions."""
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 

@@ -24,7 +24,7 @@ class Products:
     linear: int = 0
     """y = x W. Backward: one product for the gradient of x, one for that of W."""
     one_back: int = 0
-    """Backward: one product. The embedding, whose input needs no gradient, and ISTA's D^T D, a matrix by itself."""
+    """Backward: one product. The embedding, whose input needs no gradient, and ISTA's product D^T D."""
     attention: int = 0
     """softmax(Q K^T) V, two products."""
     attention_back: int = 0
@@ -52,18 +52,21 @@ class Layers:
     decodes: bool
     images: int
     tokens: int
-    """Of one image, including the class token."""
+    """Tokens of one image, including the class token."""
 
     @property
     def count(self) -> int:
+        """The number of layers."""
         return self.config.decoder_depth if self.decodes else self.config.depth
 
     @property
     def dim(self) -> int:
+        """The width of a token."""
         return self.config.decoder_dim if self.decodes else self.config.dim
 
     @property
     def heads(self) -> int:
+        """Subspaces, or attention heads."""
         return self.config.decoder_heads if self.decodes else self.config.heads
 
     @property
@@ -144,7 +147,7 @@ class Layers:
         return self.products().forward_flops - 2 * self.count * self.rows * self.last_map
 
     def products(self, on_gpu: bool = False) -> Products:
-        """Of all layers."""
+        """Matrix products of all layers."""
         folding = self.dim**3 if self.folds else 0
         mixing = self.images * self.tokens**2 * self.dim
         back = 5 if not self.subspace_attention(on_gpu) else 3 if self.keeps_maps else 4
@@ -237,16 +240,19 @@ class Pass:
 
     @cached_property
     def encoder(self) -> Layers:
+        """The encoder's layers on the tokens that it sees."""
         return Layers(self.config, False, self.images, 1 + self.patches_seen)
 
     @cached_property
     def decoder(self) -> Layers | None:
+        """The decoder's layers on all tokens; None for a classifier."""
         if self.classes is not None:
             return None
         return Layers(self.config, True, self.images, 1 + self.config.num_patches)
 
     @property
     def stacks(self) -> list[Layers]:
+        """The encoder, and the decoder if there is one."""
         return [self.encoder] if self.decoder is None else [self.encoder, self.decoder]
 
     @property
@@ -255,7 +261,7 @@ class Pass:
         return self.decoder is not None and (self.config.decoder_map or self.config.dim != self.config.decoder_dim)
 
     def products(self, on_gpu: bool = False) -> Products:
-        """Of the whole forward pass."""
+        """Matrix products of the whole forward pass."""
         c, images = self.config, self.images
         total = sum((stack.products(on_gpu) for stack in self.stacks), Products(one_back=self._embedded * c.dim))
         if self.maps_between:

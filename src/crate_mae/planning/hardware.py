@@ -48,9 +48,9 @@ _SHEETS: dict[str, tuple[str, float, dict[Precision, float]]] = {
     "rtx4090": ("RTX 4090", 24 * GB, {"bfloat16": 165, "float32": 82.6, "float64": 1.3}),
 }
 GPU_UTILISATION = 0.4
-"""Of the data sheet's peak: an assumption. Large transformers reach 0.3 to 0.5 if images are loaded fast enough."""
+"""The fraction of the data sheet's peak: an assumption. Large transformers reach 0.3 to 0.5 if images load fast."""
 MEASURED_UTILISATION = 0.45
-"""Of the measured speed of large matrix products; docs/planning.md has the check."""
+"""The fraction of the measured speed of large matrix products; docs/planning.md has the check."""
 
 
 def hardware(device: Known, precision: Precision) -> Hardware:
@@ -72,9 +72,9 @@ def hardware(device: Known, precision: Precision) -> Hardware:
 def product_speed(device: torch.device, precision: Precision, seconds: float = 1.0) -> float:
     """Operations per second in products of square matrices: the best of those made in ``seconds``.
 
-    Of a CPU, that of one thread times the number of threads, in products short enough to come between other programs'
-    turns: several threads that wait for each other on a busy machine gave anything from a tenth of the speed to all
-    of it.
+    On a CPU, one thread is measured, and its speed is multiplied by the number of threads. The products are short
+    enough to fit between the time slices of other programs. Several threads together, which wait for each other on a
+    busy machine, gave anything from a tenth of the speed to all of it.
     """
     if device.type == "cuda":
         return _best_product(device, precision, 4096, seconds)

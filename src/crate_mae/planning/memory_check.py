@@ -11,7 +11,7 @@ from crate_mae.planning.plan import fitting_of, in_bytes
 from crate_mae.training.config import RunConfig
 
 LIMIT = Path("/sys/fs/cgroup/memory.max")
-"""What a container or a cluster's job may use."""
+"""The memory limit of a container or of a cluster's job."""
 PREFETCHED = 2
 """Batches that each worker loads ahead: torch's default."""
 
@@ -65,5 +65,5 @@ def check_memory(config: RunConfig, device: torch.device, shard: bool = False) -
         )
     raise UserError(
         f"micro-batches of {fitting.micro_batch:,} images need about {in_bytes(need)} of memory and {where} has "
-        f"{in_bytes(memory)}; at most {low:,} images fit: choose a smaller batch, or more of --set accumulation=."
+        f"{in_bytes(memory)}; at most {low:,} images fit: choose a smaller batch or a larger --set accumulation=."
     )

@@ -29,6 +29,7 @@ class Memory:
 
     @property
     def total(self) -> float:
+        """The sum of all items."""
         return self.weights + self.gradients + self.moments + self.gathered + self.copies + self.activations
 
 
@@ -46,6 +47,7 @@ class Fitting:
 
     @cached_property
     def parameters(self) -> int:
+        """Trainable parameters of the model."""
         return self.model.num_parameters
 
     @property
@@ -113,7 +115,7 @@ class Fitting:
                     break
 
     def _divisors(self) -> list[int]:
-        """Numbers of micro-batches that divide a device's images of a batch, from the present one up."""
+        """Numbers of micro-batches that divide the images of a batch on one device, from the current number up."""
         share = self.config.batch // self.devices
         return [parts for parts in range(self.config.accumulation, share + 1) if share % parts == 0]
 

@@ -16,7 +16,7 @@ from crate_mae.planning.memory_fit import Fitting, Memory
 from crate_mae.training.config import FinetuneConfig, RunConfig
 
 CLASSES_ASSUMED = 1_000
-"""Of a set that is not a named one."""
+"""For a set that is not a named one."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class Plan:
     images: int
     """In all steps together."""
     images_in_set: int | None
-    """None where the set is not a named one."""
+    """Training images; None if the set is not a named one."""
     epochs: float | None
     classes: int | None
-    """Of a classifier."""
+    """Classes of a classifier; None for an autoencoder."""
 
     device: str
     devices: int
@@ -49,7 +49,7 @@ class Plan:
     """Micro-batches in a step."""
 
     image_flops: float
-    """Of the forward pass, for one image."""
+    """FLOPs of the forward pass for one image."""
     step_flops: int
     """Forward and backward, on all devices together."""
     run_flops: int
@@ -82,7 +82,7 @@ class SetSize:
     images: int
     """For training."""
     classes: int | None
-    """None where it has no labels."""
+    """None if it has no labels."""
 
 
 def plan(

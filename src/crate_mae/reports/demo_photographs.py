@@ -39,7 +39,7 @@ HEADS = 6
 
 
 def add_photographs(report: Report, out: Path, seed: int) -> None:
-    """What the default model makes of photographs that it was not trained on."""
+    """The default model's results on photographs that it was not trained on."""
     name = default_checkpoint()
     model = load_autoencoder(name)
     photos = load_sample_images().images

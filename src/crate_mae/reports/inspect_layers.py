@@ -1,6 +1,7 @@
 """Sections of the inspection report about the layers: curves, subspaces, and decoder against encoder."""
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -22,6 +23,8 @@ ANGLES = {
     "MSSA of the equation, beyond the span": "angle_equation_beyond",
 }
 COSINE = r"$\|Q_k^\top Q_{k'}\|_2$, cosine"
+FIRST_LAYER = {"encoder": 1, "decoder": 0}
+"""The number of each stack's first layer, as in the paper."""
 Lines = dict[str, tuple[np.ndarray, np.ndarray | None]]
 
 
@@ -30,7 +33,7 @@ def add_encoder(report: Report, out: Path, found: Inspection) -> None:
     layers, reference = found.layers, found.untrained
     panels = quantity_panels(layers.encoder, reference.encoder)
     panels += _subspace_panels(layers.encoder_subspaces, reference.encoder_subspaces)
-    _add_curves(report, out, "encoder", 1, panels, layers.encoder, reference.encoder)
+    _add_curves(report, out, "encoder", panels, layers.encoder, reference.encoder)
 
 
 def add_decoder(report: Report, out: Path, found: Inspection) -> None:
@@ -39,18 +42,18 @@ def add_decoder(report: Report, out: Path, found: Inspection) -> None:
     if isinstance(layers.decoder, LayerCurves) and isinstance(reference.decoder, LayerCurves):
         panels = quantity_panels(layers.decoder, reference.decoder)
         panels += _subspace_panels(layers.decoder_subspaces, reference.decoder_subspaces)
-        _add_curves(report, out, "decoder", 0, panels, layers.decoder, reference.decoder)
+        _add_curves(report, out, "decoder", panels, layers.decoder, reference.decoder)
 
 
 def _add_curves(
     report: Report,
     out: Path,
-    stack: str,
-    first: int,
+    stack: Literal["encoder", "decoder"],
     panels: list[LayerPanel],
     found: LayerCurves,
     untrained: LayerCurves,
 ) -> None:
+    first = FIRST_LAYER[stack]
     report.section(f"The layers of the {stack}")
     picture = figures.save(figures.layer_curves(panels, f"{stack} layer", first), out / f"{stack}-layers.png")
     changes = [
@@ -108,8 +111,8 @@ def _subspace_panels(found: Incoherence | str, untrained: Incoherence | str) -> 
 
 def add_subspaces(report: Report, out: Path, found: Inspection) -> None:
     """Heat maps of the subspaces of each layer against each other."""
-    stacks = {"encoder": (found.layers.encoder_subspaces, 1), "decoder": (found.layers.decoder_subspaces, 0)}
-    present = {name: (part, first) for name, (part, first) in stacks.items() if isinstance(part, Incoherence)}
+    stacks = {"encoder": found.layers.encoder_subspaces, "decoder": found.layers.decoder_subspaces}
+    present = {name: subspaces for name, subspaces in stacks.items() if isinstance(subspaces, Incoherence)}
     if not present:
         return
     report.section(
@@ -117,20 +120,22 @@ def add_subspaces(report: Report, out: Path, found: Inspection) -> None:
         "Each cell compares two subspaces of a layer by the cosine of the smallest angle between them, computed from "
         "orthonormalised bases: 0 (black) if they are orthogonal, 1 if they share a direction. The theory assumes 0.",
     )
-    for name, (part, first) in present.items():
-        layers = range(first, first + len(part.raw))
-        picture = figures.save(inside.incoherence(part.orthonormal, layers, COSINE, 1.0), out / f"{name}-subspaces.png")
+    for name, subspaces in present.items():
+        layers = range(FIRST_LAYER[name], FIRST_LAYER[name] + len(subspaces.raw))
+        drawn = inside.incoherence(subspaces.orthonormal, layers, COSINE, 1.0)
+        picture = figures.save(drawn, out / f"{name}-subspaces.png")
         caption = (
-            f"Subspaces of the {name}, orthonormalised. The mean cosine of all pairs is {part.mean.mean():.3f}, "
-            f"the largest {part.largest.max():.3f}; random subspaces have about {part.by_chance:.3f}."
+            f"Subspaces of the {name}, orthonormalised. The mean cosine of all pairs is {subspaces.mean.mean():.3f}, "
+            f"the largest {subspaces.largest.max():.3f}; random subspaces have about {subspaces.by_chance:.3f}."
         )
         report.picture(picture, caption, f"Heat maps of the {name}'s subspaces against each other, layer by layer")
         raw = figures.save(
-            inside.incoherence(part.raw, layers, r"$\|U_k^\top U_{k'}\|_2$"), out / f"{name}-subspaces-raw.png"
+            inside.incoherence(subspaces.raw, layers, r"$\|U_k^\top U_{k'}\|_2$"), out / f"{name}-subspaces-raw.png"
         )
         caption = (
-            f"The learned bases of the {name}: the largest singular value of U_k^T U_k', up to {part.raw.max():.3g}. "
-            "The diagonal is the squared spectral norm of each basis, which is 1 for an orthonormal one."
+            f"The learned bases of the {name}: the largest singular value of U_k^T U_k', up to "
+            f"{subspaces.raw.max():.3g}. The diagonal is the squared spectral norm of each basis, which is 1 for an "
+            "orthonormal one."
         )
         report.picture(raw, caption, f"Heat maps of the {name}'s bases as they were learned")
 

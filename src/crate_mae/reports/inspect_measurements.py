@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from rich.console import Console
 from torch import Tensor
 
@@ -118,9 +119,12 @@ def inspect(model: ImageModel, settings: Settings, console: Console) -> Inspecti
 
 
 def one_class(
-    source: ImageSource, chosen: Sequence[int] | np.ndarray, order: np.ndarray
-) -> tuple[str | None, np.ndarray]:
-    """The most frequent class of the chosen images, and a few images of it; any images if there are no labels."""
+    source: ImageSource, chosen: Sequence[int] | Int[np.ndarray, " n"], order: Int[np.ndarray, " images"]
+) -> tuple[str | None, Int[np.ndarray, " m"]]:
+    """The most frequent class of the chosen images, and its first few images in the order of all images.
+
+    Without labels, the first few chosen images.
+    """
     labels = np.array([source.label(int(index)) for index in chosen])
     if source.class_names is None or None in labels:
         return None, np.asarray(chosen)[:OF_A_CLASS]

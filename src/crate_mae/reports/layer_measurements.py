@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from crate_mae.analysis.layerwise import LayerCurves, LayerWatch
@@ -37,7 +38,7 @@ class LayerMeter:
         self._undoing = UndoingWatch(self.autoencoder) if self.autoencoder and not self._not_undoing else None
 
     @torch.no_grad()
-    def add(self, images: Tensor, masks: Tensor) -> None:
+    def add(self, images: Float[Tensor, "b c H W"], masks: Bool[Tensor, "b N"]) -> None:
         """A batch of normalised images, and the masks with which the decoder is measured."""
         embedded = self.model.embed(images)
         self._encoder.add(embedded)

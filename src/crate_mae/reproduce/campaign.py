@@ -1,7 +1,7 @@
 """``--hours``: how long each training of a campaign lasts, what is run in which order, and when it stops.
 
-The seconds of a training are chosen once, when a folder is begun, and recorded in ``campaign.json`` there: all results
-of a folder have had the same. Hours that are given later run what is still open, further seeds included.
+The length of a training is chosen once, when the folder is created, and recorded in its ``campaign.json``: all results
+of a folder have the same length. A later ``--hours`` runs the tasks that are not done yet, including further seeds.
 """
 
 import json
@@ -26,23 +26,23 @@ REFERENCE_SPEED = 120e9
 SHORTEST = 20.0
 """Seconds: a shorter pretraining is refused."""
 PLANNED = 0.93
-"""The share of the hours that is planned; the rest is for what takes longer than expected."""
+"""The fraction of the hours that is planned; the rest is for tasks that take longer than expected."""
 Wanted = Callable[[Scale], list[Task]]
 """The tasks of a campaign, in the order in which they should run."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What this machine gives a process of one thread."""
+    """What a process with one thread gets on this machine."""
 
     speed: float
     """Operations per second."""
     share: float
-    """Processor seconds in a second on the clock: below 1 where other programs compute too."""
+    """Processor seconds per second of wall-clock time: below 1 if other programs compute too."""
 
 
 def measured(seconds: float = 3.0) -> Machine:
-    """By products of matrices."""
+    """Measure this machine with products of matrices."""
     speed = product_speed(torch.device("cpu"), "float32") / torch.get_num_threads()
     threads, matrix = torch.get_num_threads(), torch.ones(256, 256)
     torch.set_num_threads(1)
@@ -55,7 +55,7 @@ def measured(seconds: float = 3.0) -> Machine:
 
 
 def planned(place: Place, wanted: Wanted, hours: float | None, processes: int, console: Console) -> Place:
-    """The place with the seconds of its campaign, recorded or chosen now, and with the time at which to stop."""
+    """The place with the length of its trainings, recorded or chosen now, and with its deadline."""
     machine, record = measured(), place.out / RECORD
     speed = machine.speed / REFERENCE_SPEED
     if record.is_file():
@@ -76,7 +76,7 @@ def planned(place: Place, wanted: Wanted, hours: float | None, processes: int, c
 
 
 def _seconds_that_fit(place: Place, wanted: Wanted, available: float, speed: float) -> float:
-    """Of a pretraining, so that all tasks take this many seconds of one core: their sum is linear in it."""
+    """The seconds of a pretraining with which all tasks take ``available`` seconds of one core; the sum is linear."""
 
     def total(seconds: float) -> float:
         there = replace(place, scale=desk(seconds, speed))
@@ -112,7 +112,7 @@ def _say(place: Place, tasks: Sequence[Task], machine: Machine, processes: int, 
         minutes = _clock(group, place, machine, processes)
         lines.append(f"  {minutes:6.1f} min  seed {order[0]}: {kind}, {len(group)}")
     total = _clock(tasks, place, machine, processes)
-    lines.append(f"  {total:6.1f} min  in all, without what is done")
+    lines.append(f"  {total:6.1f} min  in all, without finished tasks")
     if place.deadline is not None:
         at = datetime.fromtimestamp(place.deadline, UTC)
         lines.append(f"It stops at {at:%Y-%m-%d %H:%M} UTC, and the same command continues from there.")
@@ -121,5 +121,5 @@ def _say(place: Place, tasks: Sequence[Task], machine: Machine, processes: int, 
 
 
 def _clock(tasks: Sequence[Task], place: Place, machine: Machine, processes: int) -> float:
-    """Minutes on the clock."""
+    """Minutes of wall-clock time."""
     return sum(task.seconds(place) or 0.0 for task in tasks) / machine.share / processes / 60

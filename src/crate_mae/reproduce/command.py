@@ -18,10 +18,11 @@ from crate_mae.reproduce.figures_5_to_11 import FIGURES
 from crate_mae.reproduce.paper_numbers import ALL, ITEMS, LIST
 from crate_mae.reproduce.run_command import command
 from crate_mae.reproduce.run_scales import digits, full
+from crate_mae.reproduce.run_tasks import Finetuned, Pretrained
 from crate_mae.reproduce.scales import Scale
 from crate_mae.reproduce.schedule import carry_out, open_tasks
 from crate_mae.reproduce.tables_1_to_6 import TABLES, Plan
-from crate_mae.reproduce.tasks import Finetuned, Place, Pretrained, Task
+from crate_mae.reproduce.tasks import Place, Task
 from crate_mae.training.run_folder import commit
 
 WIDTH = 170
@@ -116,7 +117,7 @@ def _processes(processes: int | None, place: Place) -> int:
 
 
 def _say_commands(tasks: Sequence[Task], place: Place, console: Console) -> None:
-    """Print every training at full scale as a command, which can also be run by itself on a cluster beforehand."""
+    """Print every training at full scale as a command, which can also be run beforehand on a cluster."""
     trained: dict[Pretrained | Finetuned, None] = {}
     for task in tasks:
         for run in (*task.before, task):

@@ -15,7 +15,7 @@ from crate_mae.figures.comparison import Panel
 
 MISSING = "not run: data missing"
 COLUMNS = ("row", "column", "paper", "ours", "std", "seeds", "note")
-"""Of the CSV file."""
+"""Columns of the CSV file."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Cell:
     row: str
     column: str
     paper: float | None = None
-    """As printed; None where the paper has none."""
+    """The number as printed; None if the paper has none."""
     values: tuple[float, ...] = ()
     """Ours, one for each seed."""
     note: str = ""
@@ -33,6 +33,7 @@ class Cell:
 
     @property
     def mean(self) -> float | None:
+        """The mean of our numbers over seeds; None if there is none."""
         if len(self.values) == 1:
             return self.values[0]
         return fmean(self.values) if self.values else None
@@ -62,6 +63,7 @@ class Table:
 
     @cached_property
     def columns(self) -> list[str]:
+        """The columns, in the order in which they first appear."""
         return list(dict.fromkeys(cell.column for cell in self.cells))
 
     def record(self, **more: Any) -> dict[str, Any]:
@@ -86,9 +88,11 @@ class Table:
         return printed
 
     def markdown(self) -> str:
+        """The table as a section of a Markdown page."""
         return markdown(self.record())
 
     def json(self, **more: Any) -> str:
+        """``record`` as the content of a JSON file."""
         return json.dumps(self.record(**more), indent=1, ensure_ascii=False) + "\n"
 
     def csv(self) -> str:

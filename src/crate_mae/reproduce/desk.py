@@ -1,4 +1,4 @@
-"""The desk's scale: pretrained on Tiny ImageNet at 64 px, fine-tuned and probed on the paper's four sets."""
+"""The desk scale: models pretrained on Tiny ImageNet at 64 px, fine-tuned and probed on the paper's four sets."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from crate_mae.reproduce.scales import IMAGENET, Scale, Size, Timed, Variant
 SOURCE = "tiny_imagenet"
 VARIANTS: tuple[Variant, ...] = ("crate", "residual", "vit")
 PRETRAIN_SECONDS = 90.0
-"""Of processor time, without --hours: a seed of everything then takes about an hour of one core."""
+"""Processor time of a pretraining without --hours: all tasks of a seed then take about an hour on one core."""
 FINETUNE_SHARE = 1 / 3
-"""Of a pretraining's seconds."""
+"""The length of a fine-tuning, as a fraction of a pretraining's."""
 LAYER_DECAY = 0.7
 """In fine-tuning, from pretrained and from random weights alike."""
 FIGURE_IMAGES = 1_000
@@ -31,7 +31,7 @@ _VIT: dict[Size, dict[str, int]] = {
     "small": {"dim": 96, "depth": 3, "heads": 3},
     "base": {"dim": 192, "depth": 4, "heads": 6},
 }
-"""As in table 1, ViT-MAE-S is narrower than CRATE-S by a third or so, and -B is as wide."""
+"""As in table 1, ViT-MAE-S is about a third narrower than CRATE-S, and ViT-MAE-B is as wide as CRATE-B."""
 
 _DECODER = {"decoder_dim": 128, "decoder_depth": 2, "decoder_heads": 4}
 _TRAINING: dict[str, Any] = {"optimiser": "muon", "learning_rate": 4e-3, "batch": 64, "layer_decay": LAYER_DECAY}
@@ -40,7 +40,7 @@ _TRAINING: dict[str, Any] = {"optimiser": "muon", "learning_rate": 4e-3, "batch"
 def recipes() -> dict[tuple[Variant, Size], Recipe]:
     """The paper's form with its mirrored decoder; the others with narrow ones, which a search found best (docs/log.md).
 
-    They are not the race's own, so that a better recipe there does not end a campaign that runs here.
+    They are defined apart from the race's recipes, so that a change there does not affect a running campaign.
     """
     found: dict[tuple[Variant, Size], Recipe] = {}
     for size in _WHITE_BOX:

@@ -28,28 +28,17 @@ from crate_mae.reproduce.desk_tasks import (
     timed,
 )
 from crate_mae.reproduce.desk_trainings import DeskFinetuned, DeskPretrained
-from crate_mae.reproduce.scales import Kinds, Model
-from crate_mae.reproduce.tasks import Measurement, Place, Task, write_numbers
+from crate_mae.reproduce.scales import Kinds
+from crate_mae.reproduce.tasks import Place, ProbeTask, ReconstructTask, Task, write_numbers
 
 
 @dataclass(frozen=True)
-class DeskProbed(DeskTask, Measurement):
-    """Linear probes of the class token and of the mean over the patches, last layer."""
-
-    model: Model
-    data: str
-
-    @property
-    def name(self) -> str:
-        return f"probe {self.model.name} on {self.data}"
+class DeskProbed(DeskTask, ProbeTask):
+    """Linear probes on at most ``PROBE_IMAGES`` training and ``TEST_IMAGES`` test images."""
 
     @property
     def order(self) -> tuple[int, ...]:
         return order_of(self.model, 2)
-
-    @property
-    def sets(self) -> tuple[str, ...]:
-        return (self.model.data, self.data)
 
     @property
     def before(self) -> tuple[Task, ...]:
@@ -113,14 +102,8 @@ def features(
 
 
 @dataclass(frozen=True)
-class DeskReconstructed(DeskTask, Measurement):
-    """The error on masked patches, of images that the model was trained on and of the set's own test images."""
-
-    model: Model
-
-    @property
-    def name(self) -> str:
-        return f"complete with {self.model.name}"
+class DeskReconstructed(DeskTask, ReconstructTask):
+    """The error of completions, on at most ``TEST_IMAGES`` images of each split."""
 
     @property
     def order(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""What tasks at desk scale share: images that are kept as bytes, how far a task is, and when it stops.
+"""What tasks at desk scale share: images that are kept as bytes, progress, and stopping.
 
 Trainings last a number of seconds of processor time. They use the race's images and training
 (``crate_mae.bench.race``). Each task leaves one file when it is done.
@@ -29,33 +29,35 @@ PROBE_IMAGES = 10_000
 TEST_IMAGES = 5_000
 """The most test images of a probe, a fine-tuned model and a loss, evenly spaced."""
 SAY_EVERY = 1.0
-"""Seconds between two notes of how far a task is."""
+"""Seconds between two records of a task's progress."""
 
-# Seconds of one core of the machine on which the campaign was first run, to say how long measurements take.
+# Seconds on one core of the machine where the campaign was first run, to estimate how long measurements take.
 DECODE = {"tiny_imagenet": 20.0, "cifar10": 20.0, "cifar100": 20.0, "flowers102": 6.0, "oxford_pets": 5.0}
 FIT = {"cifar10": 2.0, "cifar100": 22.0, "flowers102": 3.0, "oxford_pets": 3.0}
 EVALUATED = 1000.0
-"""Images a second."""
+"""Images per second."""
 START = 5.0
-"""To load libraries, images and weights."""
+"""Seconds to load libraries, images and weights."""
 
 
 def timed(place: Place) -> Timed:
+    """The seconds, recipes and courses of a place at desk scale."""
     assert place.scale.timed is not None
     return place.scale.timed
 
 
 def images_of(place: Place, data: str) -> Path:
+    """The folder of a set's decoded images."""
     return place.out / "images" / data
 
 
 def some(count: int, of: int) -> Int[np.ndarray, " m"]:
-    """At most ``count`` places, evenly spaced."""
+    """At most ``count`` indices, evenly spaced."""
     return np.linspace(0, of - 1, min(count, of)).astype(int)
 
 
 class DeskTask(Task):
-    """A task that says how far it is in a file beside its result."""
+    """A task that records its progress in a file beside its result."""
 
     @abstractmethod
     def beside(self, place: Place) -> Path:
@@ -68,11 +70,12 @@ class DeskTask(Task):
             return None
 
     def says(self, place: Place) -> Path:
+        """The file with the fraction of the task that is done."""
         return self.beside(place) / f".{type(self).__name__}.share"
 
     @contextmanager
     def reporting(self, place: Place) -> Iterator[Report]:
-        """A report for the task's work, which stops it at the deadline, and after Ctrl-C or SIGTERM."""
+        """Yield a function that records the task's progress, and stops it at the deadline, after Ctrl-C or SIGTERM."""
         self.beside(place).mkdir(parents=True, exist_ok=True)
         said = 0.0
         with interruption() as heard:
@@ -124,12 +127,13 @@ class Decoded(Task):
 
 
 def order_of(model: Model, kind: int) -> tuple[int, ...]:
-    """One seed of everything first. Within it the models of table 2, then tables 5 and 6; fine-tuning is last."""
+    """All tasks of one seed first; within a seed the models of table 2, then tables 5 and 6, and fine-tuning last."""
     varied = (model.lambda_, model.mask_ratio) != (paper.LAMBDA, paper.MASK_RATIO)
     stage = 4 + (model.variant != "crate") if varied and kind < 3 else 6 if kind == 3 else kind
     return model.seed, stage
 
 
 def digest(identity: list[Any], *seconds: float) -> str:
+    """A short hash of a configuration and of the lengths of its trainings, for the name of a folder."""
     words = json.dumps([*map(asdict, identity), *seconds], sort_keys=True)
     return hashlib.blake2b(words.encode(), digest_size=4).hexdigest()

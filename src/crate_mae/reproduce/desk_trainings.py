@@ -1,4 +1,4 @@
-"""Trainings at desk scale: pretraining, and fine-tuning with the accuracy that it comes to."""
+"""Trainings at desk scale: pretraining, and fine-tuning with its accuracy on test images."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,22 +25,15 @@ from crate_mae.reproduce.desk_tasks import (
     some,
     timed,
 )
-from crate_mae.reproduce.scales import Model
-from crate_mae.reproduce.tasks import Measurement, Place, Task, Training, write_numbers
+from crate_mae.reproduce.tasks import FinetuneTask, Place, PretrainTask, Task, write_numbers
 from crate_mae.training.optim import adamw
 
 DONE = "training.json"
 
 
 @dataclass(frozen=True)
-class DeskPretrained(DeskTask, Training):
-    """A pretrained model."""
-
-    model: Model
-
-    @property
-    def name(self) -> str:
-        return f"pretrain {self.model.name}"
+class DeskPretrained(DeskTask, PretrainTask):
+    """A model pretrained for a number of seconds."""
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -61,7 +54,7 @@ class DeskPretrained(DeskTask, Training):
         return (self.folder(place) / DONE).is_file()
 
     def seconds(self, place: Place) -> float:
-        return START + 1.05 * timed(place).pretrain_seconds  # what is evaluated for the curve does not count
+        return START + 1.05 * timed(place).pretrain_seconds  # evaluations for the curve do not count
 
     def run(self, place: Place) -> None:
         scale, folder = timed(place), self.folder(place)
@@ -83,24 +76,12 @@ class DeskPretrained(DeskTask, Training):
 
 
 @dataclass(frozen=True)
-class DeskFinetuned(DeskTask, Measurement):
-    """All weights fine-tuned on a set, from pretrained or from random ones; and the accuracy on test images."""
-
-    model: Model
-    data: str
-    random: bool = False
-
-    @property
-    def name(self) -> str:
-        return f"fine-tune {self.model.name} on {self.data}{', random' if self.random else ''}"
+class DeskFinetuned(DeskTask, FinetuneTask):
+    """A model fine-tuned for a number of seconds, and its accuracy on at most ``TEST_IMAGES`` test images."""
 
     @property
     def order(self) -> tuple[int, ...]:
         return order_of(self.model, 3)
-
-    @property
-    def sets(self) -> tuple[str, ...]:
-        return (self.data,) if self.random else (self.model.data, self.data)
 
     @property
     def before(self) -> tuple[Task, ...]:
@@ -111,8 +92,7 @@ class DeskFinetuned(DeskTask, Measurement):
         scale = timed(place)
         identity = [scale.courses[self.data], scale.recipe(self.model)]
         seconds = (scale.finetune_seconds, 0.0 if self.random else scale.pretrain_seconds)
-        kind = "random" if self.random else "tuned"
-        return place.out / "models" / f"{self.model.name}-{kind}-{self.data}-{digest(identity, *seconds)}"
+        return place.out / "models" / f"{self.model.name}-{self.kind}-{self.data}-{digest(identity, *seconds)}"
 
     def file(self, place: Place) -> Path:
         return self.beside(place) / "test.json"

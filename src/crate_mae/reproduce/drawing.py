@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -71,10 +72,12 @@ def model_of_figures(scale: Scale, variant: Variant, seed: int = 0) -> Model:
 
 
 def pretrainings(scale: Scale, models: Iterable[Model]) -> list[Training]:
+    """The tasks that pretrain these models."""
     return [scale.kinds.pretrained(model) for model in models]
 
 
 def is_trained(place: Place, model: Model) -> bool:
+    """Whether a model has been pretrained."""
     return place.scale.kinds.pretrained(model).is_done(place)
 
 
@@ -88,19 +91,21 @@ def shown(place: Place) -> ImageSource:
     return open_dataset(place.scale.shown, "test", place.data_root)
 
 
-def in_random_order(source: ImageSource) -> np.ndarray:
+def in_random_order(source: ImageSource) -> Int[np.ndarray, " n"]:
     """Indices of all images in a fixed random order."""
     return torch.randperm(len(source), generator=sample_generator(SEED)).numpy()
 
 
-def look(place: Place, model: MaskedAutoencoder, chosen: np.ndarray) -> tuple[Tensor, Tensor]:
+def look(
+    place: Place, model: MaskedAutoencoder, chosen: Int[np.ndarray, " b"]
+) -> tuple[Float[Tensor, "b c H W"], Bool[Tensor, "b N"]]:
     """These images, preprocessed for the model, and a mask for each, which only depends on the number of patches."""
     source = Subset(shown(place), chosen)
     batch = next(iter(evaluation_batches(masked_as_evaluated(source, model.config, paper.MASK_RATIO), len(source))))
     return batch.images.to(model.device), batch.masks.to(model.device)
 
 
-def stream(model: MaskedAutoencoder, source: ImageSource) -> Iterator[Tensor]:
+def stream(model: MaskedAutoencoder, source: ImageSource) -> Iterator[Float[Tensor, "b c H W"]]:
     """Many images, batch by batch."""
     for batch in evaluation_batches(masked_as_evaluated(source, model.config, paper.MASK_RATIO), BATCH):
         yield batch.images.to(model.device)

@@ -21,6 +21,7 @@ class Item:
 
     @property
     def kind(self) -> Literal["table", "figure"]:
+        """Whether it is a table or a figure."""
         return "table" if self.name.startswith("table") else "figure"
 
 
@@ -62,11 +63,11 @@ def check_name(name: str) -> None:
 
 
 LAMBDA = 0.5
-"""Of tables 2 to 4 (appendix B.1)."""
+"""lambda in tables 2 to 4 (appendix B.1)."""
 LAMBDA_OF_FIGURES = 5.0
-"""Of the figures (appendix B.1) and of table 5 (its caption)."""
+"""lambda in the figures (appendix B.1) and in table 5 (its caption)."""
 MASK_RATIO = 0.75
-"""Of all but table 5."""
+"""The mask ratio of everything except table 5."""
 
 SETS = {
     "cifar10": "CIFAR10",

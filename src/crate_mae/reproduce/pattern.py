@@ -1,4 +1,4 @@
-"""Where the pattern of the paper's numbers holds in ours: orders between cells, counted in both."""
+"""Which orders between cells of the paper's tables hold in ours too, counted in both."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any
 
 Record = Mapping[str, Any]
-"""Of a table, as its JSON file has it."""
+"""The content of a table's JSON file."""
 Key = tuple[str, str]
 """Row and column of a cell."""
 TUNED = "fine-tuning"
@@ -17,7 +17,7 @@ NONE = "-"
 
 @dataclass(frozen=True)
 class Claim:
-    """That some cells are above others of the same table."""
+    """A claim that some cells of a table are above others."""
 
     words: str
     table: str
@@ -89,5 +89,5 @@ def _rows(record: Record) -> list[str]:
 
 
 def _across(words: str, table: str, rows: Sequence[str], high: str, low: str) -> Claim:
-    """Of two columns, in each of these rows."""
+    """The claim that one column is above another in each of these rows."""
     return Claim(words, table, [((row, high), (row, low)) for row in rows])

@@ -5,8 +5,8 @@ from typing import Any
 
 from crate_mae import recipes
 from crate_mae.reproduce import paper_numbers as paper
+from crate_mae.reproduce.run_tasks import RUN_FOLDERS
 from crate_mae.reproduce.scales import IMAGENET, Scale, Size, Variant
-from crate_mae.reproduce.tasks import RUN_FOLDERS
 
 NAMES: dict[tuple[Variant, Size], str] = {
     ("crate", "small"): "crate_mae_small",

@@ -48,6 +48,7 @@ class Model:
 
     @property
     def name(self) -> str:
+        """A name for messages and folders; different models have different names."""
         threshold = "" if self.variant == "vit" else f"-lambda{self.lambda_:g}"
         return f"{self.variant}-{self.size}-{self.data}{threshold}-mask{self.mask_ratio * 100:.0f}-seed{self.seed}"
 
@@ -61,7 +62,7 @@ class Kinds(NamedTuple):
 
     pretrained: "Callable[[Model], Training]"
     finetuned: "Callable[[Model, str, bool], Measurement]"
-    """Of a model, a set, and whether it begins with random weights."""
+    """From a model, a set, and whether to start from random weights."""
     probed: "Callable[[Model, str], Measurement]"
     reconstructed: "Callable[[Model], Measurement]"
 
@@ -76,7 +77,7 @@ class Timed:
     courses: Mapping[str, Course]
     """For each set, how its images are kept."""
     speed: float = 1.0
-    """Of a core of this machine, over that of the machine on which the durations of measurements were taken."""
+    """Speed of a core of this machine, relative to the machine on which the durations of measurements were taken."""
 
     def recipe(self, model: "Model") -> Recipe:
         """The recipe of a model, with its lambda and its mask ratio."""

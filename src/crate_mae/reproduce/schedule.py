@@ -16,9 +16,9 @@ from crate_mae.progress import Board
 from crate_mae.reproduce.tasks import Place, Task
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at how far the running tasks are."""
+"""Seconds between two updates of the progress display."""
 PRIOR = 120.0
-"""Seconds of work that the first guess of the pace counts for."""
+"""The weight of the initial estimate of the pace, in seconds of work."""
 
 
 def open_tasks(tasks: Iterable[Task], place: Place) -> list[Task]:
@@ -44,22 +44,24 @@ def what_it_takes(task: Task, place: Place) -> str:
 
 @dataclass
 class Pace:
-    """Seconds on the clock for a second of work of one core, from the tasks that are finished."""
+    """Wall-clock seconds per second of work of one core, from the tasks that are finished."""
 
     work: float = PRIOR
     clock: float = PRIOR
 
     def learn(self, task: Task, place: Place, took: float) -> None:
+        """Take a finished task into account."""
         if seconds := task.seconds(place):
             self.work += seconds
             self.clock += took
 
     def left(self, task: Task, place: Place) -> float:
-        """Seconds on the clock that a task still takes."""
+        """Wall-clock seconds that a task still takes."""
         share = task.share_done(place) or 0.0
         return (task.seconds(place) or 0.0) * (1 - share) * self.clock / self.work
 
     def in_time(self, task: Task, place: Place) -> bool:
+        """Whether a task ends before the deadline."""
         return place.deadline is None or time.time() + self.left(task, place) < place.deadline
 
 
@@ -131,7 +133,7 @@ def _time_left(tasks: Iterable[Task], pace: Pace, place: Place, processes: int) 
 
 @contextmanager
 def _watched(running: set[Task], place: Place, board: Board) -> Iterator[None]:
-    """Show how far the running tasks are, by what they have written, in a thread of its own."""
+    """Show the progress of the running tasks, from the files that they write, in a separate thread."""
     ended = threading.Event()
 
     def watch() -> None:
@@ -152,7 +154,7 @@ def _watched(running: set[Task], place: Place, board: Board) -> Iterator[None]:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """In processes that start meanwhile, for the libraries that look at this when they are loaded."""
+    """One thread for processes that start inside the block: libraries read the variable when they are loaded."""
     before = os.environ.get(THREADS)
     os.environ[THREADS] = "1"
     try:
@@ -168,7 +170,7 @@ THREADS = "OMP_NUM_THREADS"
 
 
 def _begin(parent: int) -> None:
-    """In each process: one thread, Ctrl-C left to the trainings, and an end when the parent ends."""
+    """Set up a process: one thread, Ctrl-C ignored outside trainings, and an end when the parent ends."""
     import torch
 
     torch.set_num_threads(1)

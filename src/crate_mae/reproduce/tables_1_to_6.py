@@ -69,6 +69,7 @@ class Plan:
 
     @property
     def tasks(self) -> list[Measurement]:
+        """The measurements that the table needs."""
         return [task for entry in self.entries for task in entry.tasks]
 
     def measured(self, place: Place, seeds: int) -> Table:

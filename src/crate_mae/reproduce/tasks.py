@@ -1,34 +1,19 @@
-"""What has to be trained and measured, each once: a task's result is a file, and a task whose file exists is done.
+"""What has to be trained and measured, each once: a task's result is a file, and a task whose file exists is done."""
 
-Models are ordinary run folders in ``OUT/models``. Their names have a hash of their configuration, so that every table
-and figure that needs a model finds the same one.
-"""
-
-import hashlib
 import json
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from crate_mae.atomic_write import atomic_write
-from crate_mae.data.named import NAMED, Split
-from crate_mae.data.open import find_images, open_dataset
-from crate_mae.device import Device, pick_device
+from crate_mae.data.named import NAMED
+from crate_mae.data.open import find_images
+from crate_mae.device import Device
 from crate_mae.errors import UserError
-from crate_mae.evaluation.probe_model import ProbeSettings
-from crate_mae.evaluation.probe_model import run as probe
-from crate_mae.features.extraction import Reader
-from crate_mae.models.zoo import load, load_autoencoder
-from crate_mae.reproduce.run_command import train
-from crate_mae.reproduce.scales import Kinds, Model, Scale
-from crate_mae.training.config import HOW_IT_RUNS, FinetuneConfig, PretrainConfig, RunConfig
-from crate_mae.training.distributed import Processes
-from crate_mae.training.evaluators import Accuracy, Reconstruction, as_evaluated, masked_as_evaluated
-from crate_mae.training.run_folder import Run
-from crate_mae.training.training_state import PREFIX, checkpoints_in
+from crate_mae.reproduce.scales import Model, Scale
 
 QUIET = Console(quiet=True)
 
@@ -43,7 +28,7 @@ class Place:
     """The folder of the named sets; without it only sets that need no files are used."""
     device: Device = "auto"
     deadline: float | None = None
-    """When to stop, in seconds since 1970: trainings are saved then, and nothing more is begun."""
+    """When to stop, in seconds since 1970: trainings are saved then, and no further task is started."""
 
     def has(self, data: str) -> bool:
         """Whether a set's images are available."""
@@ -77,37 +62,41 @@ class Task(ABC):
         return ()
 
     @abstractmethod
-    def is_done(self, place: Place) -> bool: ...
+    def is_done(self, place: Place) -> bool:
+        """Whether its result exists."""
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Tasks run in this order, where what they need allows it."""
+        """Tasks run in this order, as far as the tasks that they need allow it."""
         return (0,)
 
     def seconds(self, place: Place) -> float | None:
-        """How long it takes one core of this machine; None where that is not known."""
+        """Seconds on one core of this machine; None if not known."""
         return None
 
     def share_done(self, place: Place) -> float | None:
-        """How far it is while it runs; None where that is not known."""
+        """The fraction done while it runs; None if not known."""
         return None
 
     @abstractmethod
-    def run(self, place: Place) -> None: ...
+    def run(self, place: Place) -> None:
+        """Do it, and write its result."""
 
 
 class Training(Task):
     """A task that leaves a model in a folder."""
 
     @abstractmethod
-    def folder(self, place: Place) -> Path: ...
+    def folder(self, place: Place) -> Path:
+        """The folder of the model."""
 
 
 class Measurement(Task):
     """A task whose result is one JSON file."""
 
     @abstractmethod
-    def file(self, place: Place) -> Path: ...
+    def file(self, place: Place) -> Path:
+        """The file of the result."""
 
     def result(self, place: Place) -> dict[str, Any] | None:
         """The numbers; None if they do not exist, or if the file is incomplete."""
@@ -120,33 +109,9 @@ class Measurement(Task):
         return self.result(place) is not None
 
 
-def folder(place: Place, name: str, config: RunConfig) -> Path:
-    """The run folder of a configuration; it does not depend on where the data are or how it is run."""
-    without_effect = config.marked(HOW_IT_RUNS)
-    identity = {key: value for key, value in config.to_dict().items() if key not in without_effect}
-    if identity.get("checkpoint"):
-        identity["checkpoint"] = Path(identity["checkpoint"]).name
-    digest = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=4).hexdigest()
-    return place.out / "models" / f"{name}-{digest}"
-
-
-def _finished(path: Path, config: RunConfig) -> bool:
-    there = checkpoints_in(Run(path).checkpoints)
-    return bool(there) and int(there[-1].name.removeprefix(PREFIX)) >= config.steps
-
-
-def _share_of_steps(path: Path, config: RunConfig) -> float:
-    """How far a training is, by the last line of its metrics."""
-    try:
-        lines = Run(path).metrics.read_text().splitlines()
-        return json.loads(lines[-1])["step"] / config.steps
-    except (OSError, IndexError, ValueError, KeyError):  # none yet, or a line that is being written
-        return 0.0
-
-
 @dataclass(frozen=True)
-class Pretrained(Training):
-    """A pretrained model."""
+class PretrainTask(Training):
+    """Pretrain a model."""
 
     model: Model
 
@@ -154,25 +119,10 @@ class Pretrained(Training):
     def name(self) -> str:
         return f"pretrain {self.model.name}"
 
-    def config(self, place: Place) -> PretrainConfig:
-        return _at(place, place.scale.pretraining(self.model))
-
-    def folder(self, place: Place) -> Path:
-        return folder(place, self.model.name, self.config(place))
-
-    def is_done(self, place: Place) -> bool:
-        return _finished(self.folder(place), self.config(place))
-
-    def share_done(self, place: Place) -> float:
-        return _share_of_steps(self.folder(place), self.config(place))
-
-    def run(self, place: Place) -> None:
-        train(self.config(place), self.folder(place), place.device, QUIET)
-
 
 @dataclass(frozen=True)
-class Finetuned(Measurement):
-    """A model fine-tuned on a set, or trained there from random weights, and its accuracy on the test images."""
+class FinetuneTask(Measurement):
+    """Fine-tune a model on a set, or train it there from random weights, and measure its accuracy on test images."""
 
     model: Model
     data: str
@@ -187,37 +137,13 @@ class Finetuned(Measurement):
         return (self.data,) if self.random else (self.model.data, self.data)
 
     @property
-    def before(self) -> tuple[Task, ...]:
-        return () if self.random else (Pretrained(self.model),)
-
-    def config(self, place: Place) -> FinetuneConfig:
-        config = _at(place, place.scale.finetuning(self.model, self.data))
-        if self.random:
-            return replace(config, random=True)
-        return replace(config, checkpoint=str(Pretrained(self.model).folder(place)))
-
-    def folder(self, place: Place) -> Path:
-        kind = "random" if self.random else "tuned"
-        return folder(place, f"{self.model.name}-{kind}-{self.data}", self.config(place))
-
-    def file(self, place: Place) -> Path:
-        return self.folder(place) / "test.json"
-
-    def share_done(self, place: Place) -> float:
-        return _share_of_steps(self.folder(place), self.config(place))
-
-    def run(self, place: Place) -> None:
-        config, path = self.config(place), self.folder(place)
-        if not _finished(path, config):
-            train(config, path, place.device, QUIET)
-        model = load(path).to(pick_device(place.device)).eval()
-        test = as_evaluated(open_dataset(self.data, "test", place.data_root), model.config)
-        accuracy = Accuracy({"test": test}, Processes(0, 1, model.device), config.workers)
-        write_numbers(self.file(place), dict(accuracy(model)))
+    def kind(self) -> str:
+        """The part of its folder's name that says where the weights come from."""
+        return "random" if self.random else "tuned"
 
 
 @dataclass(frozen=True)
-class Probed(Measurement):
+class ProbeTask(Measurement):
     """Linear probes of a pretrained model on a set: the class token and the mean over the patches, last layer."""
 
     model: Model
@@ -231,26 +157,9 @@ class Probed(Measurement):
     def sets(self) -> tuple[str, ...]:
         return (self.model.data, self.data)
 
-    @property
-    def before(self) -> tuple[Task, ...]:
-        return (Pretrained(self.model),)
-
-    def file(self, place: Place) -> Path:
-        return Pretrained(self.model).folder(place) / "probe" / self.data / "probe.json"
-
-    def run(self, place: Place) -> None:
-        model = load(Pretrained(self.model).folder(place)).to(pick_device(place.device)).eval()
-        out = self.file(place).parent
-        workers = place.scale.finetuning(self.model, self.data).workers
-        reader = Reader(workers=workers, console=QUIET)
-        settings = ProbeSettings(
-            self.data, place.data_root, pools=("cls", "mean"), untrained=False, seed=self.model.seed
-        )
-        probe(model, settings, out, reader)
-
 
 @dataclass(frozen=True)
-class Reconstructed(Measurement):
+class ReconstructTask(Measurement):
     """The mean squared error of a pretrained model's completions, on training and on test images."""
 
     model: Model
@@ -259,32 +168,8 @@ class Reconstructed(Measurement):
     def name(self) -> str:
         return f"complete with {self.model.name}"
 
-    @property
-    def before(self) -> tuple[Task, ...]:
-        return (Pretrained(self.model),)
-
-    def file(self, place: Place) -> Path:
-        return Pretrained(self.model).folder(place) / "reconstruction.json"
-
-    def run(self, place: Place) -> None:
-        made = Pretrained(self.model)
-        model = load_autoencoder(made.folder(place)).to(pick_device(place.device)).eval()
-        splits: dict[str, Split] = {"train": "train", "val": "test"}
-        images = find_images(self.model.data, place.data_root)
-        sources = {name: images.split(split) for name, split in splits.items()}
-        samples = {name: masked_as_evaluated(of, model.config, self.model.mask_ratio) for name, of in sources.items()}
-        evaluator = Reconstruction(samples, Processes(0, 1, model.device), made.config(place).workers)
-        write_numbers(self.file(place), dict(evaluator(model)))
-
-
-RUN_FOLDERS = Kinds(Pretrained, Finetuned, Probed, Reconstructed)
-"""Tasks whose trainings are ordinary runs."""
-
-
-def _at(place: Place, config: Any) -> Any:
-    return replace(config, data_root=None if place.data_root is None else str(place.data_root))
-
 
 def write_numbers(path: Path, numbers: dict[str, Any]) -> None:
+    """Write a JSON file by an atomic write."""
     with atomic_write(path) as temporary:
         temporary.write_text(json.dumps(numbers, indent=1) + "\n")

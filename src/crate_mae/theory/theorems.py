@@ -49,6 +49,7 @@ class Setting:
 
     @property
     def eta(self) -> float:
+        """The step size; 1 / beta by default."""
         return 1 / self.beta if self.step is None else self.step
 
     @property
@@ -79,6 +80,7 @@ class Observation:
 
     @property
     def tokens(self) -> Float[Tensor, "d N"]:
+        """Z = X + Delta."""
         return self.signal + self.noise
 
 

@@ -15,12 +15,10 @@ Count = Annotated[int, Range(least=1)]
 CountOr0 = Annotated[int, Range(least=0)]
 Share = Annotated[float, Range(least=0, most=1)]
 
-# Marks of a field. A field without the first two makes another run when it changes.
+# Marks of a field. A change of a field with neither of the first two makes it a different run.
 FREE = "a resumed run may change it"
 HOW_IT_RUNS = "it does not change what the run produces, so that a resumed run may change it too"
-UNLISTED = (
-    "the model card does not list it: it stands elsewhere there, is a private path, or says nothing about a model"
-)
+UNLISTED = "the model card does not list it: it is elsewhere on the card, a private path, or says nothing about a model"
 NOT_SET = "--set can't change it"
 
 
@@ -144,7 +142,7 @@ class PretrainConfig(RunConfig):
     """Each evaluator (training/evaluators.py) and its interval in steps; all run at the start and the end too.
 
     ``--set evaluate_every=N`` sets all intervals, ``--set evaluators.NAME=N`` one. ``representation`` needs labels, and
-    is left out where the images have none.
+    is left out if the images have none.
     """
     mask_ratio: Share = 0.75
     """The fraction of the patches that is masked."""
@@ -204,7 +202,7 @@ def override(config: Config, settings: Iterable[str], scale_intervals: bool = Fa
     With ``scale_intervals``, as for a recipe, another number of ``steps`` scales the intervals that no word sets.
 
     A key is a field of the configuration, ``model.`` and a field of ``ModelConfig``, ``evaluators.`` and an evaluator,
-    or ``evaluate_every`` for all evaluators. Pairs are written ``0.2,1``, and ``none`` stands for nothing.
+    or ``evaluate_every`` for all evaluators. Pairs are written ``0.2,1``, and ``none`` stands for None.
     """
     known = {name: setting for name, setting in config.all().items() if NOT_SET not in setting.marks}
     known |= {f"model.{name}": replace(s, name=f"model.{name}") for name, s in ModelConfig.all().items()}
@@ -231,9 +229,9 @@ def override(config: Config, settings: Iterable[str], scale_intervals: bool = Fa
 
 
 def _scaled(config: Config, recipe: Config, given: set[str]) -> Config:
-    """With the intervals that were not given in proportion to the steps, so that a short run has as many evaluations.
+    """Scale the intervals that were not set in proportion to the steps, so that a short run has as many evaluations.
 
-    A long run still logs and saves as often as the recipe does.
+    A long run keeps the recipe's intervals for the log and the checkpoints.
     """
     factor = config.steps / recipe.steps
     evaluators = {
@@ -252,7 +250,7 @@ EVERY = "evaluate_every"
 
 
 def _hint(key: str, known: Mapping[str, object]) -> str:
-    """The key that was meant: by its last word where what stands before the dot is missing or wrong, or by spelling."""
+    """The key that was probably meant: the same name after another or a missing prefix, or a similar spelling."""
     meant = {name.rpartition(".")[2]: name for name in known} | {name: name for name in known}
     last = key.rpartition(".")[2]
     if near := last if last in meant else nearest(key, meant):

@@ -1,4 +1,4 @@
-"""Several processes as one: torchrun starts them, DDP or FSDP2 joins them. The models know nothing about it."""
+"""Several processes as one: torchrun starts them, DDP or FSDP2 joins them. The models contain no distributed code."""
 
 import os
 import warnings
@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.fsdp import FSDPModule, fully_shard
@@ -41,14 +42,14 @@ class Processes:
         """The process that writes files and prints."""
         return self.rank == 0
 
-    def mean(self, values: Tensor) -> Tensor:
-        """The mean over the processes of a tensor that each has; on the CPU."""
+    def mean(self, values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """The mean of a tensor over all processes; on the CPU."""
         values = values.detach().cpu()
         if self.world > 1:
             dist.all_reduce(values)
         return values / self.world
 
-    def gather(self, rows: Tensor, total: int) -> Tensor:
+    def gather(self, rows: Shaped[Tensor, "n ..."], total: int) -> Shaped[Tensor, "total ..."]:
         """The ``total`` rows of all processes in order, on the CPU; each process has every ``world``-th row."""
         rows = rows.detach().cpu()
         if self.world == 1:
@@ -80,7 +81,7 @@ class Processes:
 
 @contextmanager
 def joined(device: Device, shard: bool = False) -> Iterator[Processes]:
-    """This process alone, or, if torchrun started it, as one of its process group."""
+    """This process alone, or, if torchrun started it, as a rank of its process group."""
     global _group
     if "WORLD_SIZE" not in os.environ:
         if shard:

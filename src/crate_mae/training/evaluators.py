@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from crate_mae.data.loader import Batch, LabelledSamples, Samples, SomeBatch, evaluation_batches
@@ -68,7 +68,7 @@ class Evaluator(ABC, Generic[SomeBatch]):
     def __call__(self, model: ImageModel) -> Iterator[tuple[str, float]]:
         """Each metric and its value."""
 
-    def gather(self, rows: list[Tensor], split: str) -> Tensor:
+    def gather(self, rows: list[Shaped[Tensor, "b ..."]], split: str) -> Shaped[Tensor, "n ..."]:
         """One row for each image of a split, in its order."""
         return self.processes.gather(torch.cat(rows), len(self.samples[split]))
 
@@ -149,7 +149,7 @@ EVALUATORS: dict[str, type[Evaluator]] = {
 
 
 def evaluators(config: RunConfig, samples: Mapping[str, Samples[Any]], processes: Processes) -> dict[str, Evaluator]:
-    """Those of the configuration, by name; one that needs labels is left out where there are none."""
+    """The evaluators of the configuration, by name; those that need labels are left out if there are none."""
     labelled = all(split.source.class_names for split in samples.values())
     chosen = {name: EVALUATORS[name] for name in config.evaluators}
     return {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 PATIENCE = 2.0
-"""Seconds. A batch that is on its way arrives by then; to break off its arrival would make its worker complain."""
+"""Seconds. A batch that is being transferred arrives by then; interrupting it would make its worker print an error."""
 
 
 class Stopped(BaseException):

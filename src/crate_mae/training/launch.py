@@ -79,7 +79,7 @@ def check_steps(run: Run, config: RunConfig) -> None:
 
 
 def capped(workers: int) -> int:
-    """At most as many workers as there are processors for this process; a note says where it is fewer."""
+    """At most one worker for each processor of this process; a note says so if this lowers the number."""
     if workers > (most := processors()):
         log.info("workers is %d, and this machine has %d processors: %d are used.", workers, most, most)
     return min(workers, most)

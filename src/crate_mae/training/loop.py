@@ -2,12 +2,13 @@
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from matplotlib.figure import Figure
 from rich.console import Console
 from torch import Tensor, nn
@@ -48,6 +49,7 @@ class Job:
 
     @property
     def parameters(self) -> int:
+        """Trainable parameters of the model."""
         return self.objective.model.num_parameters
 
 
@@ -64,38 +66,17 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
     """Train from the newest good checkpoint of the run, or from the start, to the last step or until asked to stop."""
     config = job.config
     model = job.objective.model
-    job.objective.to(processes.device, DTYPES[config.precision])
-    for stack in model.stacks():
-        stack.recompute = config.gradient_checkpointing
-    joined = join(job.objective, processes)
-    if config.compile:
-        joined.compile()
-    optimiser = optimiser_of(
-        model, config.optimiser, config.learning_rate, config.weight_decay, config.betas, job.layer_decay
-    )
+    joined, optimiser = prepare(job, processes)
     state = resume(run, model, optimiser, processes, console)
     done = saved = state.step
     watch = Watch(job, run, state, processes)
-    batches = training_batches(
-        job.samples,
-        config.batch,
-        range(state.step, config.steps),
-        rank=processes.rank,
-        world=processes.world,
-        accumulation=config.accumulation,
-        workers=config.workers,
-        max_bad=config.max_bad,
-    )
+    batches = batches_from(state.step, job, processes)
 
     def save() -> int:
         watch.settle()
+        now = watch.state(done)
         training_state.save(
-            run.checkpoints,
-            model=model,
-            optimiser=optimiser,
-            state=watch.state(done),
-            config=config,
-            processes=processes,
+            run.checkpoints, model=model, optimiser=optimiser, state=now, config=config, processes=processes
         )
         return done
 
@@ -114,7 +95,7 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
                 with stop.while_waiting(may_end=processes.world == 1):  # several processes must agree on the step
                     taken = list(islice(batches, config.accumulation))
             except Stopped:
-                kill_workers()  # they may have much to load
+                kill_workers()  # they may be busy with loading
                 break
             rate = cosine_schedule(step, config.steps, config.warmup, config.learning_rate)
             set_learning_rate(optimiser, rate)
@@ -139,6 +120,36 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
     return Outcome(done, done >= config.steps)
 
 
+def prepare(job: Job, processes: Processes) -> tuple[nn.Module, torch.optim.Optimizer]:
+    """The objective on its device, joined over the processes and compiled if the run asks for it; and its optimiser."""
+    config, model = job.config, job.objective.model
+    job.objective.to(processes.device, DTYPES[config.precision])
+    for stack in model.stacks():
+        stack.recompute = config.gradient_checkpointing
+    joined = join(job.objective, processes)
+    if config.compile:
+        joined.compile()
+    optimiser = optimiser_of(
+        model, config.optimiser, config.learning_rate, config.weight_decay, config.betas, job.layer_decay
+    )
+    return joined, optimiser
+
+
+def batches_from(step: int, job: Job, processes: Processes) -> Generator[Batch, None, None]:
+    """This process's micro-batches from a step to the last one."""
+    config = job.config
+    return training_batches(
+        job.samples,
+        config.batch,
+        range(step, config.steps),
+        rank=processes.rank,
+        world=processes.world,
+        accumulation=config.accumulation,
+        workers=config.workers,
+        max_bad=config.max_bad,
+    )
+
+
 def resume(
     run: Run, model: ImageModel, optimiser: torch.optim.Optimizer, processes: Processes, console: Console
 ) -> State:
@@ -155,7 +166,7 @@ def resume(
         break
     else:
         state = State()
-        optimiser.state.clear()  # an unreadable checkpoint may have left something there
+        optimiser.state.clear()  # an unreadable checkpoint may have left entries there
     processes.wait()
     if processes.is_main:
         run.restore_best()
@@ -175,7 +186,7 @@ def take_step(
     batches: Sequence[Batch],
     config: RunConfig,
     processes: Processes,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """One step of the optimiser on a batch's micro-batches; this process's mean loss, and the gradient norm."""
     joined.train()
     device, dtype = processes.device, DTYPES[config.precision]
@@ -216,11 +227,11 @@ class Watch:
         """Losses and norms that are still on the device: reading each one would wait for it."""
         self.step = self.began.step
         self.evaluated = -1
-        """The last step of which the metric that chooses the best checkpoint is known."""
+        """The last step at which the metric that chooses the best checkpoint was evaluated."""
         self.clock = self.lap = time.monotonic()
         self.lap_step = self.step
 
-    def stepped(self, loss: Tensor, norm: Tensor) -> None:
+    def stepped(self, loss: Float[Tensor, ""], norm: Float[Tensor, ""]) -> None:
         """Remember a step's loss and gradient norm."""
         self.step += 1
         self.fresh.append(torch.stack([loss, norm.to(loss)]))
@@ -269,7 +280,7 @@ class Watch:
         self._write(done, values)
 
     def evaluate_stopped(self, done: int) -> None:
-        """Evaluate a run that was asked to stop, after its checkpoint is saved, so that ``best`` is what it came to.
+        """Evaluate the last weights of a run that was asked to stop, for ``best``, after its checkpoint is saved.
 
         Its line of metrics is marked, and a best checkpoint that it replaces is kept: a resumed run drops the line and
         restores that one, so that it ends as if it had never been stopped.
@@ -278,7 +289,7 @@ class Watch:
             self.evaluate(done, [self.job.config.best_from], stopped=True)
 
     def evaluate(self, done: int, names: Collection[str], stopped: bool = False) -> None:
-        """The values of these evaluators; with the one that chooses the best checkpoint, that one and a picture."""
+        """Run these evaluators and write their metrics; ``best_from`` also updates ``best`` and draws a picture."""
         due = [evaluator for name, evaluator in self.job.evaluators.items() if name in names]
         if not due:
             return

@@ -35,6 +35,7 @@ class MomentsReader(FileSystemReader):
     """torch's reader of one folder, with a description that can hold tensors alone."""
 
     def read_metadata(self, *arguments: Any, **options: Any) -> Metadata:
+        """The description of the tensors; ValueError if it is damaged or names anything else."""
         with open(self._get_metadata_path(options.get("rank")), "rb") as file:
             content = file.read(MOST + 1)
         if len(content) > MOST:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from crate_mae.models.autoencoder import MaskedAutoencoder
@@ -22,7 +22,7 @@ class Objective(nn.Module, ABC):
     """The loss in words, for the axis of a figure."""
 
     @abstractmethod
-    def forward(self, images: Float[Tensor, "b c H W"], given: Tensor) -> Float[Tensor, ""]:
+    def forward(self, images: Float[Tensor, "b c H W"], given: Shaped[Tensor, "b ..."]) -> Float[Tensor, ""]:
         """The mean loss over the batch, from its images and what is ``given`` with them (labels or masks)."""
 
 

@@ -54,22 +54,26 @@ class Run:
 
     @property
     def checkpoints(self) -> Path:
+        """The folder of all checkpoints."""
         return self.path / BEST.parent
 
     @property
     def best(self) -> Path:
+        """The best checkpoint."""
         return self.path / BEST
 
     @property
     def config(self) -> Path:
+        """The file with the settings."""
         return self.path / "config.json"
 
     @property
     def metrics(self) -> Path:
+        """The file with the metrics."""
         return self.path / "metrics.jsonl"
 
     def stored(self) -> "Stored | None":
-        """What ``config.json`` says, or None where there is no run yet."""
+        """What ``config.json`` says, or None if there is no run yet."""
         if usable(self.path).exists() and not self.path.is_dir():
             raise UserError(f"{self.path} is a file; a run is a folder: choose another one.")
         if not self.config.exists():
@@ -244,13 +248,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Stored:
-    """What a run's ``config.json`` says, in today's terms."""
+    """The content of a run's ``config.json``, in the current format."""
 
     config: RunConfig
     commit: str | None
     """The commit of the code that started it; None where that was no checkout."""
     training_images: dict[str, Any]
-    """Their number, as ``images``, and a ``fingerprint``."""
+    """The number of training images, as ``images``, and their ``fingerprint``."""
 
     @staticmethod
     def of(found: Mapping[str, Any]) -> "Stored":
@@ -262,7 +266,7 @@ class Stored:
             raise UserError("it does not say how many training images there were.")
         written_at = found.get("commit")
         if not isinstance(written_at, str | None):
-            raise UserError(f"its commit is {written_at!r}, which is no word.")
+            raise UserError(f"its commit is {written_at!r}, which is not text.")
         return Stored(TASKS[task].from_dict(settings, found.get("format_version", 1)), written_at, images)
 
 

@@ -136,7 +136,7 @@ def restore(path: Path, model: ImageModel, optimiser: torch.optim.Optimizer, pro
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="torch.distributed is disabled")
             reader = MomentsReader(path / OPTIMISER)
-            reader.read_metadata()  # a damaged one, met by dcp itself, is logged with a traceback
+            reader.read_metadata()  # first, since dcp would log a damaged file with a traceback
             dcp.load({"state": moments["state"]}, storage_reader=reader, no_dist=processes.world == 1)
         set_optimizer_state_dict(model, optimiser, moments)
         set_model_state_dict(model, tensors, options=StateDictOptions(full_state_dict=True))

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
+from jaxtyping import Float
 
 Relation = Literal["<=", ">=", "="]
 
@@ -32,18 +33,19 @@ class Check:
 
     @property
     def holds(self) -> bool:
+        """Whether the measured value meets the bound, or equals the exact value up to ``tolerance``."""
         if self.relation == "=":
             return abs(self.measured - self.expected) <= self.tolerance
         return self.measured <= self.expected if self.relation == "<=" else self.measured >= self.expected
 
 
-def spread(values: list[float] | torch.Tensor) -> dict[str, Any]:
+def spread(values: list[float] | Float[torch.Tensor, " draws"]) -> dict[str, Any]:
     """Mean and standard deviation over the draws, and their number."""
     numbers = torch.as_tensor(values, dtype=torch.float64)
     std = float(numbers.std()) if len(numbers) > 1 else 0.0
     return {"mean": float(numbers.mean()), "std": std, "draws": len(numbers)}
 
 
-def relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:
+def relative_error(found: Float[torch.Tensor, "*shape"], expected: Float[torch.Tensor, "*shape"]) -> float:
     """The largest absolute error divided by the largest entry."""
     return float((found - expected).abs().max() / expected.abs().max())

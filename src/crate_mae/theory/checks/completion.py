@@ -11,6 +11,7 @@ RANKS = (2, 5, 10, 20, 40)
 
 
 def low_rank(generator: torch.Generator) -> Check:
+    """Soft-impute on tokens of rank 2 to 40, with half of the entries masked."""
     errors = []
     for rank in RANKS:
         found = []
@@ -39,6 +40,7 @@ def _union(mask: str, generator: torch.Generator) -> dict[str, list[float]]:
 
 
 def union_by_rank(generator: torch.Generator) -> Check:
+    """Soft-impute on a union of subspaces, with half of the entries masked."""
     rows = {name: spread(values) for name, values in _union("entries", generator).items()}
     claim = "soft-impute completes tokens on 12 subspaces of dimension 5 that fill R^60 (relative error)"
     hypotheses = "not met: low rank"
@@ -46,12 +48,14 @@ def union_by_rank(generator: torch.Generator) -> Check:
 
 
 def union_by_subspaces(generator: torch.Generator) -> Check:
+    """Completion on the known subspaces of such a union."""
     rows = {name: spread(values) for name, values in _union("entries", generator).items()}
     claim = "tokens on these 12 subspaces are completed if the subspaces are known (relative error)"
     return Check(claim, "paper", "met", rows["known subspaces"]["mean"], "<=", 0.05, numbers=rows)
 
 
 def whole_tokens(generator: torch.Generator) -> Check:
+    """Both methods with half of the tokens masked as a whole."""
     rows = {name: spread(values) for name, values in _union("tokens", generator).items()}
     best = min(row["mean"] for row in rows.values())
     claim = "whole masked tokens, as in the autoencoder, are completed if independent (smaller error of both methods)"

@@ -55,6 +55,7 @@ def _noise(x: Tensor, steps: int, generator: torch.Generator) -> Tensor:
 
 
 def exact_marginals(generator: torch.Generator) -> Check:
+    """Two-sample tests of the SDE, both flows and exact samples, with the exact score."""
     U = _lines()
     process, score = df.variance_exploding(1.0), _score(U)
     times = df.denoising_times(T_1, KAPPA, LAYERS)
@@ -76,6 +77,7 @@ def exact_marginals(generator: torch.Generator) -> Check:
 
 
 def printed_signs(generator: torch.Generator) -> Check:
+    """The same for the variance-exploding processes with the signs printed in the appendix."""
     U = _lines()
     score, root = _score(U), 2**0.5
     drift, forwards, backwards = PRINTED
@@ -132,18 +134,21 @@ def _reversed_variance(printed: bool) -> dict[str, float]:
 
 
 def general_clock(generator: torch.Generator) -> Check:
+    """The reverse flow of a drift that depends on time, with -b(x, T - t)."""
     found = _reversed_variance(printed=False)
     claim = "reverse ODE with -b(x, T - t), the general formula, has the process's marginals (variance halfway)"
     return Check(claim, "paper", "met", found["halfway"], "=", found["exact halfway"], 1e-3, found)
 
 
 def printed_clock(generator: torch.Generator) -> Check:
+    """The same with -b(x, t), as printed."""
     found = _reversed_variance(printed=True)
     claim = "reverse ODE with -b(x, t), as printed, has the process's marginals (variance halfway)"
     return Check(claim, "paper", "met", found["halfway"], "=", found["exact halfway"], 1e-3, found)
 
 
 def structured_marginals(generator: torch.Generator) -> Check:
+    """Two-sample tests of eq:compression_sde and eq:compression_ode, which have -grad R^c in place of the score."""
     U = mx.orthogonal_bases(4, 2, 2, generator)
     pairs = {}
     for epsilon in (0.2, 0.5, 1.0):
@@ -165,6 +170,7 @@ def structured_marginals(generator: torch.Generator) -> Check:
 
 
 def round_trip(generator: torch.Generator) -> Check:
+    """The order of the error after the forward flow and then the reverse flow, by Euler and by Heun."""
     U = _lines()
     process, score = df.variance_exploding(1.0), _score(U)
     forward, backward = df.probability_flow(process, score), df.reverse_probability_flow(process, score)
@@ -195,6 +201,7 @@ def round_trip(generator: torch.Generator) -> Check:
 
 
 def last_time(generator: torch.Generator) -> Check:
+    """The exponent of 1 + 2 kappa in T / t_1."""
     times = df.diffusion_times(0.01, 0.25, 12)
     ratio = math.log(float(times[-1] / times[0])) / math.log(1 + 2 * 0.25)
     claim = "the last of L = 12 times is (1 + 2 kappa)^L t_1 (exponent; the times are t_l = (1 + 2 kappa)^(l-1) t_1)"
@@ -202,6 +209,7 @@ def last_time(generator: torch.Generator) -> Check:
 
 
 def encoder_step(generator: torch.Generator) -> Check:
+    """The size of an Euler step of the encoder's flow on the decoder's times."""
     kappa = 0.25
     times = df.denoising_times(0.01, kappa, 12)
     horizon = float(df.diffusion_times(0.01, kappa, 12)[-1])

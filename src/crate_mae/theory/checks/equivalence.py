@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from crate_mae.theory import equivalence as eq
@@ -15,19 +16,19 @@ SIGMAS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 MSSA_DRAWS = 2
 
 
-def lines_2d() -> Tensor:
+def lines_2d() -> Float[Tensor, "2 2 1"]:
     """Two orthogonal lines in the plane."""
     a = math.radians(20)
     rotation = torch.tensor([[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]], dtype=torch.float64)
     return rotation.T[:, :, None]
 
 
-def plane_and_line_3d() -> Tensor:
+def plane_and_line_3d() -> Float[Tensor, "2 3 2"]:
     """A plane and the line orthogonal to it; the line's second column is zero, so that both bases are 3 x 2."""
     return torch.tensor([[[1, 0], [0, 1], [0, 0]], [[0, 0], [0, 0], [1, 0]]], dtype=torch.float64)
 
 
-def picture(U: Tensor, sigma: float, count: int, generator: torch.Generator) -> dict[str, list]:
+def picture(U: Float[Tensor, "K d p"], sigma: float, count: int, generator: torch.Generator) -> dict[str, list]:
     """Tokens and three fields to draw: the score, compression of each token alone, compression of all together."""
     model = mx.codebook(U, sigma)
     Z = mx.sample(model, (count,), generator).tokens
@@ -62,16 +63,19 @@ def _low_dimension(U: Tensor, claim: str, generator: torch.Generator) -> Check:
 
 
 def fields_2d(generator: torch.Generator) -> Check:
+    """The cosine of -grad R^c with the score, for two lines in the plane."""
     claim = "2-D: -grad R^c of 300 tokens on two lines points along the score (mean cosine at sigma 0.001)"
     return _low_dimension(lines_2d(), claim, generator)
 
 
 def fields_3d(generator: torch.Generator) -> Check:
+    """The same for a plane and a line in space."""
     claim = "3-D: -grad R^c of 300 tokens on a plane and a line points along the score (mean cosine at sigma 0.001)"
     return _low_dimension(plane_and_line_3d(), claim, generator)
 
 
 def fields_alone(generator: torch.Generator) -> Check:
+    """The same for tokens that are coded one at a time."""
     least = 1.0
     for U in (lines_2d(), plane_and_line_3d()):
         for sigma in (0.01, 0.001):
@@ -103,6 +107,7 @@ def _high_dimension(N: int, generator: torch.Generator) -> dict[str, list[dict]]
 
 
 def fields_few_tokens(generator: torch.Generator) -> Check:
+    """The same in 192 dimensions, with fewer tokens per subspace than p."""
     N = 48
     rows = _high_dimension(N, generator)
     expected = math.sqrt(1 - N / 192)
@@ -112,6 +117,7 @@ def fields_few_tokens(generator: torch.Generator) -> Check:
 
 
 def fields_many_tokens(generator: torch.Generator) -> Check:
+    """The same in 192 dimensions, with more tokens per subspace than p."""
     N = 480
     rows = _high_dimension(N, generator)
     numbers = {"sigma": list(SIGMAS), "tokens per subspace": N / 6, "p": 32, **rows}
@@ -123,6 +129,7 @@ def fields_many_tokens(generator: torch.Generator) -> Check:
 
 
 def informal_theorem(generator: torch.Generator) -> Check:
+    """The cosine of -grad R^c with the direction to the nearest subspace, at Base's sizes."""
     setting = at_optimum(replace(BASE, sigma=0.001))
     found = []
     for _ in range(2):
@@ -155,6 +162,7 @@ def _mssa(generator: torch.Generator) -> dict[str, dict]:
 
 
 def mssa_raw(generator: torch.Generator) -> Check:
+    """The best cosine of MSSA(Z) with -grad R^c(Z) over several scales of Z and epsilon."""
     rows = _mssa(generator)
     best = max(row["raw"]["mean"] for row in rows.values())
     claim = "MSSA(Z) is about -kappa grad R^c(Z) (best cosine over 9 pairs of scale and epsilon at Base's sizes)"
@@ -162,6 +170,7 @@ def mssa_raw(generator: torch.Generator) -> Check:
 
 
 def mssa_beyond_the_span(generator: torch.Generator) -> Check:
+    """The same after removing the span of {U_k U_k^T Z} from both."""
     rows = _mssa(generator)
     best = max(row["beyond the span"]["mean"] for row in rows.values())
     claim = "the same after removing the projection onto span{U_k U_k^T Z} from both (best cosine)"

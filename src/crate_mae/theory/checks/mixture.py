@@ -15,6 +15,7 @@ def _model(sigma: float, generator: torch.Generator) -> mx.Mixture:
 
 
 def score_of_density(generator: torch.Generator) -> Check:
+    """``mixture.score`` against autograd and finite differences of ``log_density``."""
     errors = {}
     for sigma in (1.0, 0.1, 0.01):
         U = torch.randn(3, 6, 2, generator=generator, dtype=torch.float64)
@@ -33,6 +34,7 @@ def score_of_density(generator: torch.Generator) -> Check:
 
 
 def sample_moments(generator: torch.Generator) -> Check:
+    """Mean, covariance and memberships of ``mixture.sample`` against their exact values."""
     model = _model(0.5, generator)
     drawn = mx.sample(model, (40_000,), generator)
     B = model.subspaces * model.spread[:, None]
@@ -50,6 +52,7 @@ def sample_moments(generator: torch.Generator) -> Check:
 
 
 def denoiser_limit(generator: torch.Generator) -> Check:
+    """||denoise(z) - project_to_nearest(z)|| / ||z|| as sigma falls."""
     errors = []
     for sigma in SIGMAS:
         model = _model(sigma, generator)
@@ -62,6 +65,7 @@ def denoiser_limit(generator: torch.Generator) -> Check:
 
 
 def score_magnitude(generator: torch.Generator) -> Check:
+    """The slope of log ||grad log q_t(Z_t)|| in log sigma."""
     slopes = []
     for _ in range(3):
         norms = []
@@ -74,6 +78,7 @@ def score_magnitude(generator: torch.Generator) -> Check:
 
 
 def gradient_magnitude(generator: torch.Generator) -> Check:
+    """The slope of log ||grad R^c(Z_t)|| in log sigma."""
     slopes = []
     for _ in range(3):
         norms = []

@@ -50,6 +50,7 @@ def _unmet(setting: th.Setting) -> str:
 
 
 def assumption_at_base(generator: torch.Generator) -> Check:
+    """The number of relations of ass:parameter_config that fail at Base's sizes."""
     setting = replace(th.BASE, sigma=0.01, epsilon=0.5)
     missing = th.unmet(setting, SUPPORTED)
     N, K, d = setting.N, setting.K, setting.d
@@ -65,12 +66,14 @@ def assumption_at_base(generator: torch.Generator) -> Check:
 
 
 def beta_above_one(generator: torch.Generator) -> Check:
+    """beta = p / (N eps^2) at eps = 1, for sizes that meet the assumption."""
     numbers = {"allowed": ALLOWED.beta, "Base": replace(th.BASE, epsilon=1.0).beta}
     claim = "eps <= 1 and the assumption imply beta >= 1 (beta at eps = 1 and sizes that meet the assumption, N = 2 p)"
     return Check(claim, "paper", _unmet(ALLOWED), ALLOWED.beta, ">=", 1.0, numbers=numbers)
 
 
 def bound_at_base(generator: torch.Generator) -> Check:
+    """||Z^+ - predicted form|| over the theorem's bound with its constant set to 1, at Base's sizes."""
     rows = base_sweep(generator)
     largest = max(row["mean"] + row["std"] for row in rows["ratio"])
     hypotheses = _unmet(th.at_optimum(replace(th.BASE, sigma=0.01)))
@@ -79,6 +82,7 @@ def bound_at_base(generator: torch.Generator) -> Check:
 
 
 def residual_below_noise(generator: torch.Generator) -> Check:
+    """||Z^+ - predicted form|| / ||Delta|| at Base's sizes."""
     rows = base_sweep(generator)
     hypotheses = _unmet(th.at_optimum(replace(th.BASE, sigma=0.01)))
     largest = float(_means(rows["relative"]).max())
@@ -87,6 +91,7 @@ def residual_below_noise(generator: torch.Generator) -> Check:
 
 
 def slope_at_base(generator: torch.Generator) -> Check:
+    """The slope of the residual in sigma, at Base's sizes."""
     rows = base_sweep(generator)
     small = slice(2, None)  # sigma <= 0.03, far below sqrt(N / d) = 0.51
     sigmas = torch.tensor(SIGMAS, dtype=torch.float64)[small]
@@ -97,6 +102,7 @@ def slope_at_base(generator: torch.Generator) -> Check:
 
 
 def slope_over_d(generator: torch.Generator) -> Check:
+    """The slope of the residual in sigma, for d from 2^10 to 2^50."""
     sigmas = torch.tensor([0.01, 0.003, 0.001, 0.0003, 0.0001], dtype=torch.float64)
     numbers: dict[str, list] = {"d": [], "root": [], "slope": [], "bound": [], "residual": [], "sigma": sigmas.tolist()}
     for exponent in EXPONENTS:
@@ -118,6 +124,7 @@ def slope_over_d(generator: torch.Generator) -> Check:
 
 
 def nontrivial_regime(generator: torch.Generator) -> Check:
+    """The smallest value of the remark's bound that the assumption allows."""
     # N >= p and K p = d give N / d >= 1 / K, so sqrt(N / d) <= sigma needs sigma >= K^(-1/2)
     rows = {K: th.asymptotic_bound(K, K**-0.5) for K in (2, 4, 12, 100, 10**4)}
     claim = "the sigma^(3/2) bound can be non-trivial under the assumption (its smallest value; ||X|| is about 1)"
@@ -130,6 +137,7 @@ def _search(values: Tensor, function: object) -> float:
 
 
 def optimal_epsilon(generator: torch.Generator) -> Check:
+    """The remark's epsilon against a search over epsilon, for each bound and for the residual."""
     rows, gaps = [], []
     for sigma in (0.3, 0.1, 0.01):
         setting = replace(th.BASE, sigma=sigma)
@@ -172,18 +180,21 @@ def _against(
 
 
 def signal_shrinkage(generator: torch.Generator) -> Check:
+    """<Z^+, X> / <X, X> after a step on R^c, against ``theorems.shrinkage``."""
     gap, numbers = _against("signal_factor", th.shrinkage, generator)
     claim = "a step on R^c scales the signal by (1 + 1/beta - step)/(1 + 1/beta) (largest gap, N/d = 0.001)"
     return Check(claim, "paper", "not met: N >= p", gap, "<=", 0.005, numbers=numbers)
 
 
 def rate_reduction_factor(generator: torch.Generator) -> Check:
+    """The same after a step on Delta R, against ``theorems.rate_reduction_growth``."""
     gap, numbers = _against("rate_reduction_factor", th.rate_reduction_growth, generator)
     claim = "a step on Delta R scales the signal by 1 + step [1/(1+1/(K beta)) - 1/(1+1/beta)] (largest gap)"
     return Check(claim, "code", "-", gap, "<=", 0.005, numbers=numbers)
 
 
 def no_shrinkage(generator: torch.Generator) -> Check:
+    """The same after a step on Delta R, against the remark's factor of 1."""
     setting, found = _factors(2**14, 0.1, generator)
     measured = spread([one.rate_reduction_factor - 1 for one in found])
     numbers = {"factor - 1": measured, "predicted": th.rate_reduction_growth(setting) - 1}
