@@ -54,7 +54,7 @@ class MomentsReader(FileSystemReader):
 def _check_places(content: bytes) -> None:
     """Refuse a pickle that keeps an object under a number beyond its length: Python makes a list of twice as many."""
     for operation, value, _ in pickletools.genops(content):
-        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and value > len(content):
+        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(value or 0) > len(content):
             raise ValueError(f"it claims {value:,} objects in {len(content):,} bytes")
 
 
