@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from benchmarks.soak.pictures import pictures, tiled_tiff
+from crate_mae.data.jpeg import ColourJpeg
 from crate_mae.errors import UserError
 from crate_mae.image_files import Encoded, read
 
@@ -44,6 +45,24 @@ def test_a_tiff_that_claims_too_much(content: bytes, reason: str, tmp_path: Path
         (tmp_path / "bomb.tif").write_bytes(content)
         with pytest.raises(UserError, match=reason):
             read(source)
+
+
+def test_a_jpeg_of_many_scans_is_refused_and_a_film_after_its_end_is_not() -> None:
+    made = io.BytesIO()
+    Image.new("RGB", (64, 64)).save(made, "JPEG", progressive=True)
+    content = made.getvalue()
+    scan = content[content.rindex(b"\xff\xda") : -2]
+    hostile = Encoded(content[:-2] + 1000 * scan + content[-2:], "scans.jpg")
+    with pytest.raises(UserError, match="more than 64 scans"):
+        read(hostile)
+    assert ColourJpeg.of(hostile) is None
+    assert read(Encoded(content + 1000 * b"a film\xff\xda", "motion.jpg")).size == (64, 64)
+
+
+def test_a_format_that_would_run_a_program_is_refused() -> None:
+    page = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n%%EOF\n"
+    with pytest.raises(UserError, match="it is EPS; save it as PNG or JPEG"):
+        read(Encoded(page, "a.png"))
 
 
 def test_good_files_of_every_format_are_read(tmp_path: Path) -> None:

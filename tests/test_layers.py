@@ -14,8 +14,8 @@ from crate_mae.models.shipped import ROOT
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src" / "crate_mae"
 ORDER = [  # each may import those before it
-    ["allocator", "atomic_write", "disk_errors", "errors", "figures"],
-    ["json_files", "mssa_cpu", "progress", "torchvision_fix"],
+    ["allocator", "disk_errors", "errors", "figures"],
+    ["atomic_write", "json_files", "mssa_cpu", "progress", "torchvision_fix"],
     ["image_files", "operators", "device", "settings", "usable_path"],
     ["tokens"],
     ["image_tensors", "theory"],

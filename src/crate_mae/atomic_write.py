@@ -6,13 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from crate_mae.errors import UserError
+
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
     """A temporary name beside ``path``, under which the block writes a file or a folder; it is renamed after the block.
 
-    If the block fails, ``path`` stays as it was. The temporary name contains the process id.
+    If the block fails, ``path`` stays as it was. The temporary name contains the process id. A device, which an
+    administrator's rename would replace by a file for all programs, and a pipe are refused.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise UserError(f"{path} is a device or a pipe; choose the name of a file.")
+    if not path.name:
+        raise UserError(f"{path} is a folder; choose the name of a file in it.")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield temporary

@@ -1,6 +1,7 @@
 """Image files, by Pillow and without torch: gray, alpha, palette, CMYK and 16-bit ones too."""
 
 import os
+import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,11 @@ FREE_PIXELS = 16_000_000
 PIXELS_PER_BYTE = 2000
 """The limit for larger images; deflate expands a byte to at most 1,032."""
 TILE_WIDTH, TILE_LENGTH, FREE_TILE, TIFF_LINES = 322, 323, 2048 * 2048, 100_000
+FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP")
+"""The formats that are decoded, by Pillow's names. Of the others, EPS runs Ghostscript, and DDS can take minutes."""
+SCANS = 64
+"""The most scans of a JPEG. A progressive one has about ten; a scan of 50 bytes can take 10 ms."""
+MARKER = re.compile(rb"\xff[\x02-\xcf\xd8-\xfe]")  # in the data of a scan, 0xff is followed by 0 or by 0xd0 to 0xd7
 ORIENTATION = 0x0112  # the EXIF field; 1 is upright, from 5 up the image lies on its side
 
 
@@ -69,8 +75,11 @@ def read(
 def check_claims(opened: Image.Image, length: int) -> None:
     """Refuse a file that claims far more pixels than its bytes can hold, before memory is taken for them.
 
-    TIFF has more ways to do so: tiles far larger than the image, and fax lines, each of which takes time to decode.
+    TIFF has more ways to do so: tiles far larger than the image, and fax lines, each of which takes time to decode. So
+    does each scan of a JPEG.
     """
+    if opened.format not in FORMATS:
+        raise ValueError(f"it is {opened.format}; save it as PNG or JPEG")
     width, height = opened.size
     if width * height > max(FREE_PIXELS, PIXELS_PER_BYTE * length):
         raise ValueError(f"it claims {width:,} x {height:,} pixels in {length:,} bytes")
@@ -81,6 +90,25 @@ def check_claims(opened: Image.Image, length: int) -> None:
             raise ValueError(f"it has tiles of {tile:,} pixels for {width:,} x {height:,}")
         if height > TIFF_LINES:
             raise ValueError(f"it is {height:,} pixels high, and a TIFF may have {TIFF_LINES:,} lines")
+    if opened.format in ("JPEG", "MPO"):
+        file = opened.fp  # type: ignore[attr-defined]
+        place = file.tell()
+        file.seek(0)
+        if has_many_scans(file.read()):
+            raise ValueError(f"it has more than {SCANS} scans")
+        file.seek(place)
+
+
+def has_many_scans(jpeg: bytes) -> bool:
+    """Whether a JPEG has more than ``SCANS``. What follows its end, such as a phone's film, may hold anything."""
+    start, end = b"\xff\xda", b"\xff\xd9"
+    if jpeg.count(start) <= SCANS:
+        return False
+    found, place = 0, 2
+    while (marker := MARKER.search(jpeg, place)) and marker[0] != end:
+        found += marker[0] == start
+        place = marker.end() + int.from_bytes(jpeg[marker.end() : marker.end() + 2])  # the length of its header
+    return found > SCANS
 
 
 def _name(source: ImageInput) -> str:

@@ -17,6 +17,11 @@ def read_json(path: Path) -> Any:
         content = file.read(MOST + 1)
     if len(content) > MOST:
         raise ValueError(f"it is longer than {MOST // 2**20} MB")
+    return parse_json(content)
+
+
+def parse_json(content: bytes | str) -> Any:
+    """What a text says; ValueError where it is no JSON."""
     try:
         return json.loads(content)
     except RecursionError:

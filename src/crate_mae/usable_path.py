@@ -30,6 +30,15 @@ def printable(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written to a file; names of files, and JSON, may hold what can't."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def shown(path: str | Path) -> str:
     """A path for a message, shortened if it is long."""
     text = printable(str(path))

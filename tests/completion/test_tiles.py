@@ -161,9 +161,10 @@ def test_random_cells_are_the_patches_of_every_tile(size: tuple[int, int]) -> No
     assert covered[plan.region].all()
 
 
-def test_a_picture_of_few_pixels_may_have_none_to_mask() -> None:
+@pytest.mark.parametrize("ratio", [0.01, 0.99])
+def test_a_picture_of_few_pixels_may_have_none_to_mask_or_none_to_see(ratio: float) -> None:
     with pytest.raises(UserError, match="1 x 1 pixels is too small"):
-        plan_random((1, 1), IMAGE, GRID, 0.01, torch.Generator().manual_seed(0))
+        plan_random((1, 1), IMAGE, GRID, ratio, torch.Generator().manual_seed(0))
 
 
 def test_a_picture_of_the_models_shape_gets_the_mask_of_the_seed() -> None:

@@ -1,6 +1,8 @@
 """A folder in any state that people have them in."""
 
+import inspect
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,6 +56,7 @@ def test_files_that_are_no_images_are_ignored(labelled: Path) -> None:
         (labelled / name).write_text("no image")
     (labelled / "class 1" / "folder.png").mkdir()  # a folder with the name of an image
     (labelled / "class 1" / "gone.png").symlink_to(labelled / "nowhere.png")
+    (labelled / "class 1" / "itself.png").symlink_to("itself.png")
     write(labelled / "class 2" / "deep" / "deeper" / "UPPER.PNG")
     source = whole(labelled)
     assert len(source) == 61
@@ -70,6 +73,16 @@ def test_links_are_followed_and_loops_end(labelled: Path, tmp_path: Path) -> Non
     source = whole(labelled)
     assert len(source) == 61
     assert source.class_names == ("class 0", "class 1", "class 2", "class 3")
+
+
+def test_folders_may_be_nested_more_deeply_than_calls(tmp_path: Path) -> None:
+    write(tmp_path.joinpath(*"a" * 200) / "x.png")
+    limit, now = sys.getrecursionlimit(), len(inspect.stack(0))
+    sys.setrecursionlimit(now + 150)
+    try:
+        assert len(whole(tmp_path)) == 1
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def test_names_may_be_any_bytes(tmp_path: Path) -> None:

@@ -87,6 +87,18 @@ def test_check_lists_an_unreadable_row(tmp_path: Path, capsys: pytest.CaptureFix
     assert "3 images, no classes, 1 unreadable" in said
 
 
+def test_cells_of_any_kind_are_unreadable_images(tmp_path: Path) -> None:
+    cells = [{"bytes": None, "path": path} for path in (None, "/dev/zero", "a\0b")]
+    for number, column in enumerate([cells, [{"path": "none"}] * 3, [1, 2, 3], [[1], [2], [3]]]):
+        place = tmp_path / f"{number}.parquet"
+        pyarrow.parquet.write_table(pyarrow.table({"image": column, "label": [[1], [2], [3]]}), place)
+        whole = find_images(place).whole()
+        assert whole.class_names is None
+        for index in range(3):
+            with pytest.raises(UserError, match=f"row {index} of .* can't be read"):
+                whole.read(index)
+
+
 def test_images_beside_parquet_make_it_a_folder_of_images(folder: Path) -> None:
     write(folder / "a.png")
     write(folder / "b.png")

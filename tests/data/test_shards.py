@@ -142,6 +142,11 @@ def test_a_label_missing_is_no_labels(tmp_path: Path) -> None:
     assert source.label(0) is None
 
 
+def test_a_label_that_is_nested_too_deeply_is_none(tmp_path: Path) -> None:
+    tar(tmp_path / "a.tar", {"0.png": png(0), "0.json": b"[" * 100_000})
+    assert find_images(tmp_path / "a.tar").open("train").class_names is None
+
+
 def test_no_path_in_a_shard_reaches_the_disk(tmp_path: Path) -> None:
     tar(tmp_path / "in" / "a.tar", {"../../escaped.png": png(0), f"{tmp_path}/absolute.png": png(1), "b.png": png(2)})
     before = sorted(tmp_path.rglob("*"))
@@ -175,6 +180,10 @@ def endless(path: Path) -> None:
         (lambda path: tar(path, {"a.png": png(0)}), "b*.tar", "no shard"),
         (lambda path: tar(path, {"a.png": png(0)}), "a-{0..1}.tar", "no shard"),
         (lambda path: tar(path, {"a.png": png(0)}), "b.tar", "no folder"),
+        (lambda path: tar(path, {"a.png": png(0)}), "a-{5..2}.tar", "no shard"),
+        (lambda path: tar(path, {"a.png": png(0)}), "a-{0..999999999999999999}.tar", "no shard"),
+        (lambda path: tar(path, {"a.png": png(0)}), "a-{0..%s}.tar" % ("9" * 5000), "too long"),
+        (lambda path: tar(path, {"a.png": png(0), "a.cls": b"2147483647"}), "a.tar", "the label 2,147,483,647"),
     ],
 )
 def test_broken_shards_are_refused(make, data: str, word: str, tmp_path: Path) -> None:
@@ -183,7 +192,7 @@ def test_broken_shards_are_refused(make, data: str, word: str, tmp_path: Path) -
         open_dataset(tmp_path / data, "train")
 
 
-@pytest.mark.parametrize("names", ['["only one"]', "{}", "[1, 2]", "not JSON"])
+@pytest.mark.parametrize("names", ['["only one"]', "{}", "[1, 2]", "not JSON", "[" * 100_000, r'["\ud800", "b"]'])
 def test_class_names_that_do_not_fit_are_refused(names: str, tmp_path: Path) -> None:
     tar(tmp_path / "a.tar", {"0.png": png(0), "0.cls": b"1"})
     (tmp_path / "classes.json").write_text(names)
@@ -193,7 +202,7 @@ def test_class_names_that_do_not_fit_are_refused(names: str, tmp_path: Path) -> 
 
 def test_sizes() -> None:
     assert [parse_size(text) for text in ("7", "2kB", "1.5 MB", "1GB", "1g")] == [7, 2000, 1_500_000, 10**9, 10**9]
-    for text in ("", "GB", "-1GB", "0", "1GiB", "one"):
+    for text in ("", "GB", "-1GB", "0", "1GiB", "one", "9" * 5000):
         with pytest.raises(UserError, match="--shard-size"):
             parse_size(text)
 

@@ -210,7 +210,7 @@ def test_a_checkpoint_that_can_t_be_written_gets_one_sentence(tmp_path: Path) ->
 
 
 def test_classes_have_words_for_names() -> None:
-    for names in (["one"], [1, 2], []):
+    for names in (["one"], [1, 2], [], ["\udcff", "not UTF-8"]):
         with pytest.raises(UserError, match="at least two classes as text"):
             crate_mae.Classifier.on(small_model("crate_mae_tiny"), names)
 

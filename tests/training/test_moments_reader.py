@@ -55,6 +55,13 @@ def test_moments_that_are_no_tensors_are_refused(folder: Path) -> None:
         load(folder)
 
 
+def test_a_damaged_number_does_not_fill_the_memory(folder: Path) -> None:
+    """Found by the soak: 9 GB for a description of 27 kB."""
+    (folder / ".metadata").write_bytes(b"\x80\x02Nr" + (2**28).to_bytes(4, "little") + b".")
+    with pytest.raises(dcp.api.CheckpointException, match="it claims 268,435,456 objects in 9 bytes"):
+        load(folder)
+
+
 @pytest.mark.parametrize("content", [b"", b"\x80", b"not a pickle", pickle.dumps(3), pickle.dumps(None)])
 def test_a_damaged_description_is_named(folder: Path, content: bytes) -> None:
     (folder / ".metadata").write_bytes(content)

@@ -12,7 +12,7 @@ from crate_mae.data.named import NAMED, NAMES
 from crate_mae.errors import UserError, did_you_mean
 from crate_mae.models.locate import HUB_NAME, locate
 from crate_mae.models.shipped import DEFAULT, shipped_names
-from crate_mae.usable_path import printable, usable
+from crate_mae.usable_path import is_unicode, printable, usable
 
 Data = Annotated[
     str, tyro.conf.arg(help=f"A name ({NAMES}), a folder, shards, Parquet files, or owner/name on the Hub.")
@@ -74,17 +74,9 @@ def check_path(name: str, path: str | Path) -> None:
         if "\0" in path:
             raise UserError(f"{option} has a NUL byte in it; remove it.")
         return
-    if name != "images" and not _is_unicode(path):
+    if name != "images" and not is_unicode(str(path)):
         raise UserError(f"{option} {os.fsencode(path)!r} is not UTF-8; choose another name.")
     usable(path, option)
-
-
-def _is_unicode(path: Path) -> bool:
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def check_checkpoint(name: str) -> None:

@@ -222,9 +222,9 @@ def plan_random(size: Size, image: Size, grid: Size, ratio: float, generator: to
     if masks.all(1).any():
         raise UserError(f"a mask ratio of {ratio:g} leaves nothing to complete from; choose a lower --mask-ratio.")
     region = mask[rows[:, None], columns]
-    if not region.any():
-        raise UserError(f"a picture of {size[1]} x {size[0]} pixels is too small for a random mask; use --rectangle.")
     tiles = [Tile(row * height, column * width, grid[0] * height, grid[1] * width) for row, column in corners]
+    if not region.any() or any(region[tile.pixels].all() for tile in tiles):
+        raise UserError(f"a picture of {size[1]} x {size[0]} pixels is too small for a random mask; use --rectangle.")
     seam = int(np.clip(round(min(height, width) / 16), *SEAMS))
     return Plan(region, tiles, masks, seam)
 

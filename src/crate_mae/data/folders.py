@@ -1,7 +1,8 @@
 """Folders of images, with a folder for each class or without."""
 
+import errno
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +99,18 @@ def walk(folder: Path) -> Iterator[str]:
 
     Hidden files and files that are no images are ignored; links are followed, each folder once.
     """
-    yield from _walk(str(folder), set())
+    visited = {_identity(str(folder))}
+    open_folders = [iter(_entries(str(folder)))]
+    while open_folders:  # no recursion: folders may be nested more deeply than Python's calls
+        entry = next(open_folders[-1], None)
+        if entry is None:
+            open_folders.pop()
+        elif _is(entry.is_dir):
+            if (identity := _identity(entry.path)) not in visited:  # a link to a parent would never end
+                visited.add(identity)
+                open_folders.append(iter(_entries(entry.path)))
+        elif _is_image(entry):
+            yield entry.path
 
 
 def walk_relative(folder: Path) -> Iterator[str]:
@@ -106,16 +118,9 @@ def walk_relative(folder: Path) -> Iterator[str]:
     return (os.path.relpath(file, folder) for file in walk(folder))
 
 
-def _walk(folder: str, visited: set[tuple[int, int]]) -> Iterator[str]:
+def _identity(folder: str) -> tuple[int, int]:
     status = os.stat(folder)
-    if (status.st_dev, status.st_ino) in visited:  # a link to a parent would never end
-        return
-    visited.add((status.st_dev, status.st_ino))
-    for entry in _entries(folder):
-        if entry.is_dir():
-            yield from _walk(entry.path, visited)
-        elif _is_image(entry):
-            yield entry.path
+    return status.st_dev, status.st_ino
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
@@ -124,5 +129,15 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
     return sorted(seen, key=lambda entry: entry.name)
 
 
+def _is(kind: Callable[[], bool]) -> bool:
+    """What an entry says it is; a link that leads to itself is nothing, as one that leads nowhere."""
+    try:
+        return kind()
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return False
+
+
 def _is_image(entry: os.DirEntry[str]) -> bool:
-    return os.path.splitext(entry.name)[1].lower() in SUFFIXES and entry.is_file()
+    return os.path.splitext(entry.name)[1].lower() in SUFFIXES and _is(entry.is_file)

@@ -4,6 +4,9 @@ A set needs a column of images; a column of classes gives labels. The images sta
 the table stays on disk, mapped into memory.
 """
 
+import errno
+import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,8 +38,12 @@ class HubRows(ImageSource):
     def stored(self, index: int) -> bytes:
         cell = self.rows[index][self.image]
         if isinstance(cell, dict):
-            cell = cell["bytes"] if cell["bytes"] is not None else Path(cell["path"]).read_bytes()
-        return cell or b""
+            cell = cell.get("bytes") or cell.get("path")
+        if isinstance(cell, str):
+            if not os.path.isfile(cell):  # a device has no end
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), cell)
+            return Path(cell).read_bytes()
+        return cell if isinstance(cell, bytes) else b""
 
     def label(self, index: int) -> int | None:
         return None if self.labels is None or self.labels[index] < 0 else int(self.labels[index])
@@ -76,6 +83,7 @@ def _load(name: str, download: bool) -> dict[str, Any]:
     except ImportError:
         raise missing_extra(what, "hub") from None
     datasets.disable_progress_bars()
+    datasets.logging.set_verbosity(logging.CRITICAL)  # its exceptions say the same
     try:
         if path.is_file():
             return datasets.load_dataset("parquet", data_files=str(path))
@@ -102,7 +110,8 @@ def _image_column(name: str, features: Any) -> str:
 def _label_column(features: Any) -> str | None:
     import datasets
 
-    spelled = [column for column in LABEL_NAMES if column in features]
+    plain = (datasets.Value, datasets.ClassLabel)  # lists of classes are no labels
+    spelled = [column for column in LABEL_NAMES if isinstance(features.get(column), plain)]
     typed = [column for column, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
     return next(iter(spelled + typed), None)
 

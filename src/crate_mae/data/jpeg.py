@@ -40,6 +40,7 @@ class ColourJpeg:
         try:
             with Image.open(BytesIO(source.content)) as opened:
                 upright = opened.getexif().get(image_files.ORIENTATION, 1) == 1
+                image_files.check_claims(opened, len(source.content))
                 if opened.format != "JPEG" or opened.mode != "RGB" or not upright:
                     return None
                 return cls(source.content, opened.size)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import re
 import tarfile
 from pathlib import Path
@@ -12,7 +13,7 @@ from crate_mae.atomic_write import atomic_write, remove
 from crate_mae.data.folders import Folder, as_key
 from crate_mae.data.open import tree_splits
 from crate_mae.data.shards import CLASSES
-from crate_mae.errors import UserError
+from crate_mae.errors import UserError, brief
 from crate_mae.progress import progress
 from crate_mae.usable_path import printable
 
@@ -55,10 +56,10 @@ def pack(folder: Path, out: Path, shard_size: str, console: Console) -> None:
 def parse_size(text: str) -> int:
     """Bytes from a text like 500MB or 1GB (powers of ten)."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)b?\s*", text.lower())
-    size = round(float(found[1]) * UNITS[found[2]]) if found else 0
-    if size < 1:
-        raise UserError(f"--shard-size is {text}; write it like 500MB or 1GB.")
-    return size
+    size = float(found[1]) * UNITS[found[2]] if found else 0.0
+    if not 1 <= size < math.inf:
+        raise UserError(f"--shard-size is {brief(text)}; write it like 500MB or 1GB.")
+    return round(size)
 
 
 def _write(source: Folder, target: Path, size: int, console: Console, label: str) -> int:

@@ -6,7 +6,6 @@ so shuffling, resuming and seeing each sample once an epoch work as for a folder
 """
 
 import glob
-import json
 import os
 import re
 import tarfile
@@ -19,12 +18,15 @@ import numpy as np
 from crate_mae.data.folders import SUFFIXES
 from crate_mae.data.source import ImageSource, file_stamp
 from crate_mae.errors import UserError
-from crate_mae.usable_path import printable
+from crate_mae.json_files import parse_json, read_json
+from crate_mae.usable_path import is_unicode, printable, shown
 
 CLASSES = "classes.json"
 """Beside the shards or one folder up: a list of the class names."""
 SMALL = 1 << 20  # bytes; a label is not longer
-RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
+MOST_CLASSES = 1_000_000
+"""Without a list of names: one damaged label would ask for billions of them."""
+RANGE = re.compile(r"\{(\d{1,18})\.\.(\d{1,18})\}")
 
 
 class Shards(ImageSource):
@@ -82,10 +84,12 @@ def find_shards(pattern: str) -> list[Path]:
         matches = sorted(glob.glob(name, recursive=True)) if glob.has_magic(name) else [name]
         if not matches:
             raise UserError(f"no shard matches {name}.")
+        for path in matches:
+            if not os.path.isfile(path):  # at the first that is missing: a range may have billions
+                raise UserError(f"there is no shard {shown(path)}.")
         found += map(Path, matches)
-    for path in found:
-        if not path.is_file():
-            raise UserError(f"there is no shard {path}.")
+    if not found:
+        raise UserError(f"no shard matches {pattern}: a range goes from the lower number to the higher one.")
     return found
 
 
@@ -139,7 +143,7 @@ def _samples(path: Path) -> Iterator[tuple[str, int, int, int | None]]:
 def _label(content: bytes, suffix: str) -> int | None:
     """The class in a .cls or .json member; None if there is none."""
     try:
-        value = json.loads(content)
+        value = parse_json(content)
     except ValueError:
         return None
     if suffix == "json":
@@ -152,12 +156,17 @@ def _class_names(shard: Path, least: int) -> tuple[str, ...]:
         file = folder / CLASSES
         if file.is_file():
             try:
-                names = json.loads(file.read_text(encoding="utf-8"))
+                names = read_json(file)
             except ValueError:
                 names = None
-            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            if not isinstance(names, list) or not all(isinstance(name, str) and is_unicode(name) for name in names):
                 raise UserError(f"{file} must hold a JSON list of class names.")
             if len(names) < least:
                 raise UserError(f"{file} names {len(names)} classes, but the shards have labels up to {least - 1}.")
             return tuple(names)
+    if least > MOST_CLASSES:
+        raise UserError(
+            f"{printable(str(shard))} or a shard beside it has the label {least - 1:,}; without a {CLASSES} labels go "
+            f"up to {MOST_CLASSES - 1:,}."
+        )
     return tuple(map(str, range(least)))

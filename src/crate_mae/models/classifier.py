@@ -12,6 +12,7 @@ from crate_mae.models.config import ModelConfig, Pool
 from crate_mae.models.image_model import ImageModel, Images
 from crate_mae.models.initialise import initialise
 from crate_mae.models.stack import Tokens
+from crate_mae.usable_path import is_unicode
 
 
 class Classifier(ImageModel):
@@ -96,6 +97,6 @@ class Classifier(ImageModel):
 
 
 def _checked(class_names: Sequence[str]) -> tuple[str, ...]:
-    if len(class_names) < 2 or not all(isinstance(name, str) for name in class_names):
-        raise UserError(f"a classifier needs the names of at least two classes as text, not {class_names!r}.")
+    if len(class_names) < 2 or not all(isinstance(name, str) and is_unicode(name) for name in class_names):
+        raise UserError(f"a classifier needs the names of at least two classes as text, not {brief(class_names)}.")
     return tuple(class_names)

@@ -6,6 +6,7 @@ it may name what such a description of tensors is made of, and nothing else: oth
 
 import io
 import pickle
+import pickletools
 from typing import Any
 
 from torch.distributed.checkpoint import FileSystemReader
@@ -41,6 +42,7 @@ class MomentsReader(FileSystemReader):
         if len(content) > MOST:
             raise ValueError("the description of its moments is too long")
         try:
+            _check_places(content)
             found = _Description(io.BytesIO(content)).load()
             if not isinstance(found, Metadata):
                 raise TypeError(f"it holds a {type(found).__name__}")
@@ -48,6 +50,13 @@ class MomentsReader(FileSystemReader):
             raise ValueError(f"the description of its moments is damaged ({error})") from None
         found.storage_meta = StorageMeta(load_id=self.load_id)
         return found
+
+
+def _check_places(content: bytes) -> None:
+    """Refuse a pickle that keeps an object under a number beyond its length: Python makes a list of twice as many."""
+    for operation, value, _ in pickletools.genops(content):
+        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(value or 0) > len(content):
+            raise ValueError(f"it claims {value:,} objects in {len(content):,} bytes")
 
 
 class _Description(pickle.Unpickler):

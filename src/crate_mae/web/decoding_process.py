@@ -24,8 +24,6 @@ from crate_mae.web.limits import FORMATS, MILLION, Refusal
 
 LENGTH = struct.Struct(">Q")
 """Of a message, in bytes."""
-SCANS = 64
-"""Scans of a JPEG. A progressive one has about ten; a scan of 50 bytes can take 10 ms."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +105,8 @@ def opened(upload: bytes, job: Job) -> Image.Image:
         raise Refusal(413, f"the picture is {long:,} pixels long; the limit is {job.side:,} along each side.")
     if long > job.aspect * short:
         raise Refusal(413, f"one side of the picture is more than {job.aspect:g} times the other; crop it.")
-    if source.format == "JPEG" and upload.count(b"\xff\xda") > SCANS:  # in its data, 0xff is followed by 0
-        raise Refusal(413, f"the JPEG has more than {SCANS} scans; save it again in an image program.")
+    if source.format == "JPEG" and image_files.has_many_scans(upload):
+        raise Refusal(413, f"the JPEG has more than {image_files.SCANS} scans; save it again in an image program.")
     return source
 
 
