@@ -150,7 +150,9 @@ def test_what_is_no_http_gets_a_quiet_answer(
         with contextlib.suppress(ConnectionResetError):
             while part := line.recv(65536):
                 answer += part
-    assert answer.startswith(b"HTTP/1.1 421 " if name == "HTTP/2" else b"HTTP/1.1 400 ")
+    assert answer.startswith(
+        b"HTTP/1.1 421 Misdirected Request\r\n" if name == "HTTP/2" else b"HTTP/1.1 400 Bad Request\r\n"
+    )
     assert b'{"error": "this is not a valid HTTP/1.1 request;' in answer
     assert b"Content-Security-Policy" in answer
     assert [record for record in caplog.records if record.msg not in faults.QUIET] == []
