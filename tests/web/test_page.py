@@ -306,7 +306,7 @@ def test_a_question_that_failed_is_asked_again_where_it_failed(one: str, visit: 
 def test_own_photos_are_cropped_fitted_or_stretched(one: str, visit: Opened) -> None:
     page = settled(visit(one))
     page.set_input_files("#file", {"name": "wide.png", "mimeType": "image/png", "buffer": png(photo(90, 60))})
-    until(page, "document.getElementById('original-note').textContent.startsWith('Wide.png, the middle')")
+    until(page, "document.getElementById('original-note').textContent.startsWith('wide.png, the middle')")
     settled(page)
 
     def error(picture: Image.Image) -> float:
@@ -316,10 +316,10 @@ def test_own_photos_are_cropped_fitted_or_stretched(one: str, visit: Opened) -> 
     shown = f"document.querySelector('.completion .number').textContent === {words}"
     until(page, shown.format(error(photo(90, 60).crop((15, 0, 75, 60)))))
     page.locator("#fit input").nth(1).check()
-    until(page, "document.getElementById('original-note').textContent.startsWith('Wide.png, all of it with a border')")
+    until(page, "document.getElementById('original-note').textContent.startsWith('wide.png, all of it with a border')")
     until(page, shown.format(error(image_files.padded(photo(90, 60), 1, (8, 8)))))
     page.locator("#fit input").nth(2).check()
-    until(page, "document.getElementById('original-note').textContent.startsWith('Wide.png, stretched')")
+    until(page, "document.getElementById('original-note').textContent.startsWith('wide.png, stretched')")
     until(page, shown.format(error(photo(90, 60))))
 
 
@@ -449,7 +449,8 @@ def test_a_photo_is_taken_and_a_bad_file_is_told(one: str, visit: Opened, tmp_pa
     until(page, "document.querySelector('#picture-section .problem').textContent.includes('the limit is 10 MB')")
     (tmp_path / "photo.png").write_bytes(png(photo()))
     page.set_input_files("#file", tmp_path / "photo.png")
-    until(page, "document.getElementById('original-note').textContent.startsWith('Photo.png, the middle of it, 8 × 8')")
+    note = "photo.png, the middle of it, 8\xa0×\xa08"
+    until(page, "note => document.getElementById('original-note').textContent.startsWith(note)", note)
     assert page.locator(".message").count() == 0
     settled(page)
     assert page.evaluate("document.getElementById('original').naturalWidth") == 8
@@ -459,7 +460,30 @@ def test_a_photo_is_taken_and_a_bad_file_is_told(one: str, visit: Opened, tmp_pa
     page.evaluate(
         f"{dropped} window.dispatchEvent(new DragEvent('drop', {{ dataTransfer: data }})); }}", list(png(photo()))
     )
-    until(page, "document.getElementById('original-note').textContent.startsWith('Dropped.png')")
+    until(page, "document.getElementById('original-note').textContent.startsWith('dropped.png')")
+
+
+def test_a_chosen_file_may_change_or_go(one: str, visit: Opened, tmp_path: Path) -> None:
+    page = settled(visit(one))
+    (tmp_path / "mine.png").write_bytes(png(photo()))
+    page.set_input_files("#file", tmp_path / "mine.png")
+    until(page, "document.getElementById('original-note').textContent.startsWith('mine.png, the middle')")
+    settled(page)
+    (tmp_path / "mine.png").write_bytes(b"another")
+    page.locator("#fit input").nth(1).check()
+    until(page, "document.getElementById('original-note').textContent.startsWith('mine.png, all of it')")
+    assert page.locator(".message").count() == 0
+
+
+def test_a_folder_and_an_empty_file_are_told(one: str, visit: Opened) -> None:
+    page = settled(visit(one))
+    page.set_input_files("#file", {"name": "nothing.png", "mimeType": "image/png", "buffer": b""})
+    problem = "document.querySelector('#picture-section .problem').textContent.includes('{}')"
+    until(page, problem.format("The file nothing.png is empty; choose another file."))
+    page.evaluate("() => { Blob.prototype.arrayBuffer = () => Promise.reject(new Error()); }")
+    page.set_input_files("#file", {"name": "folder", "mimeType": "", "buffer": b"x"})
+    until(page, problem.format("The file folder can\\'t be read; choose an image file."))
+    assert page.locator("#outage .message").count() == 0
 
 
 def test_a_busy_server_is_told_and_asked_again(one: str, visit: Opened) -> None:

@@ -10,6 +10,7 @@ import { complain, settle } from "./messages.js";
 import { listenForPictures, setUpSamples } from "./pictures.js";
 import { ask } from "./requests.js";
 import { $, about, announce, short, state, title } from "./state.js";
+import { sentence } from "./words.js";
 
 const paint = document.querySelector(".paint");
 const total = about.models[0].grid[0] * about.models[0].grid[1];
@@ -246,4 +247,4 @@ $("layer").value = Math.max($("layer").max - 1, 1);  // the paper's choice
 setUpSamples(openPicture);
 listenForPictures(openPicture);
 draw();
-openPicture({ title: about.samples[0].title, sample: about.samples[0].name });
+openPicture({ title: sentence(about.samples[0].title), sample: about.samples[0].name });
