@@ -255,6 +255,41 @@ def test_a_click_on_a_curve_chooses_the_layer(two: str, visit: Opened) -> None:
     assert all("in layer 2" in words for words in page.locator(".value").all_text_contents())
 
 
+CURVES = {  # as drawn for photographs: each has first or last values near another line
+    "rising": [[1909, 2030, 1983, 2125, 2138, 2206]],
+    "crossing": [[390.9, 418.2, 429.8, 442, 450.4, 456.8], [266.6, 448.2, 475.4, 486, 493.4]],
+    "falling at the end": [[450.4, 418.2, 410, 300], [442, 430, 420, 410]],
+    "equal": [[5, 5, 5], [5, 5, 5]],
+}
+
+
+def test_no_line_crosses_the_first_and_last_values(one: str, visit: Opened) -> None:
+    page = settled(visit(one))
+    for name, values in CURVES.items():
+        crossed = page.evaluate(
+            """async (all) => {
+              const { curves } = await import("/curves.js");
+              const drawn = curves(all.map((values, order) => ({ values, order })), 6, 2, String, "", () => {});
+              document.getElementById("numbers").replaceChildren(drawn);
+              const labels = [...drawn.querySelectorAll("text[class*=line-]")];
+              const boxes = labels.map((one) => one.getBBox());
+              const points = [...drawn.querySelectorAll("polyline")].flatMap((line) => {
+                const length = line.getTotalLength();
+                return Array.from({ length: 400 }, (_, part) => line.getPointAtLength((part / 399) * length));
+              });
+              const middles = boxes.map((box) => ({ x: box.x + box.width / 2, y: box.y + box.height / 2 }));
+              return labels.filter((_, index) => {
+                const box = boxes[index];
+                const inside = ({ x, y }) => x > box.x && x < box.x + box.width && Math.abs(y - middles[index].y) < 5;
+                return [...points, ...middles.toSpliced(index, 1)].some(inside);
+              }).map((label) => label.textContent);
+            }""",
+            values,
+        )
+        assert crossed == [], name
+        assert page.locator("#numbers .behind").count() == 2 * len(values)  # nor does the line of the marked layer
+
+
 def test_every_heading_has_a_sentence_and_a_formula_behind_it(two: str, visit: Opened) -> None:
     page = settled(visit(two))
     for place in ["#completion-section", "#inside-section", *[".quantity"] * 3, ".pca", ".attention"]:

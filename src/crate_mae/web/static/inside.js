@@ -1,6 +1,7 @@
 // Inside the encoder: curves over the layers for all models on one axis, and each model's PCA and attention.
 
-import { curves, element, patches, ramp } from "./drawing.js";
+import { curves } from "./curves.js";
+import { element, patches, ramp } from "./drawing.js";
 import { explain } from "./formulas.js";
 import { $, about, latest, query, short, state, whose } from "./state.js";
 import { number, percent, QUANTITIES, sentence } from "./words.js";
