@@ -242,6 +242,10 @@ def test_the_map_of_errors_and_the_mean_patch(two: str, visit: Opened) -> None:
         "one => [...one.getContext('2d').getImageData(0, 0, 4, 4).data].filter((_, index) => index % 4 === 3)"
     )
     assert [int(pixel > 0) for pixel in pixels] == [int(place) for place in mask(page)]
+    page.click("#clear")
+    until(page, "[...document.querySelectorAll('.number')].every(one => one.textContent === 'Nothing is masked')")
+    settled(page)  # without errors there is no map, and no scale of one
+    assert page.locator(".completion canvas:visible, #error-scale:visible, .dimmed").count() == 0
 
 
 def test_a_click_on_a_curve_chooses_the_layer(two: str, visit: Opened) -> None:

@@ -40,7 +40,7 @@ export class Completion {
   /** The map of errors, on a scale that all models share; hidden unless asked for. */
   showErrors(on, largest) {
     const canvas = this.figure.querySelector("canvas");
-    canvas.hidden = !on || !this.answer;
+    canvas.hidden = !on || !this.largestError;
     this.figure.classList.toggle("dimmed", !canvas.hidden);
     if (canvas.hidden) return;
     const rows = this.answer.errors.map((row) => row.map((error) => (error === null ? null : ramp(error / largest))));

@@ -104,9 +104,9 @@ function askCompletions() {
 }
 
 function showErrors() {
-  const largest = Math.max(...shown(completions).map((one) => one.largestError)) || 1;
+  const largest = Math.max(...shown(completions).map((one) => one.largestError));
   completions.forEach((one) => one.showErrors($("errors").checked, largest));
-  showScale($("errors").checked, largest);
+  showScale($("errors").checked && largest > 0, largest);
 }
 
 function showLayer() {
