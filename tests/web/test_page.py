@@ -221,6 +221,13 @@ def test_masked_patches_are_hatched(one: str, visit: Opened) -> None:
     style = "getComputedStyle(document.querySelector('#mask [aria-selected={}]')).backgroundImage"
     assert page.evaluate(style.format("true")).startswith("repeating-linear-gradient")
     assert page.evaluate(style.format("false")) == "none"
+    last = "getComputedStyle(document.querySelector('#mask [role=row]:last-child > :last-child')).{}"
+    assert page.evaluate(last.format("backgroundSize")) == "400% 400%"  # stripes run from patch to patch
+    assert page.evaluate(last.format("backgroundPosition")) == "100% 100%"
+    corners = page.locator(".surface").evaluate_all(
+        "all => all.map(one => { const style = getComputedStyle(one); return [style.borderRadius, style.overflow]; })"
+    )
+    assert len(set(map(tuple, corners))) == 1
 
 
 def test_the_map_of_errors_and_the_mean_patch(two: str, visit: Opened) -> None:
