@@ -426,6 +426,22 @@ def test_the_api_page_has_a_list_of_contents(one: str, visit: Opened) -> None:
         assert page.locator(f"h2{address}").count() == 1
     links.nth(3).click()
     assert page.locator("#api-complete").bounding_box()["y"] < 100
+    broken = page.locator("td:not(:last-child)").evaluate_all(
+        """all => all.filter((cell) => {
+          const longest = cell.textContent.split(" ").reduce((one, other) => (one.length < other.length ? other : one));
+          const walk = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+          for (let text = walk.nextNode(); text; text = walk.nextNode()) {
+            const at = text.data.indexOf(longest);
+            if (at < 0 || !longest) continue;
+            const range = document.createRange();
+            range.setStart(text, at);
+            range.setEnd(text, at + longest.length);
+            if (range.getClientRects().length > 1) return true;
+          }
+          return false;
+        }).map(cell => cell.textContent)"""
+    )
+    assert broken == []
 
 
 def test_count_seed_and_layer_move_what_is_shown(one: str, visit: Opened) -> None:
