@@ -392,6 +392,16 @@ def test_the_layer_slider_stays_in_sight_on_a_phone(two: str, visit: Opened) -> 
         assert 0 <= box["y"] < 200
 
 
+def test_maps_and_their_words_stand_level_on_a_phone(one: str, visit: Opened) -> None:
+    page = settled(visit(one, width=390, has_touch=True, is_mobile=True))
+    for caption in page.locator(".heads figcaption").all():
+        boxes = [word.bounding_box() for word in caption.locator("span").all()]
+        assert len({box["x"] for box in boxes}) == 1  # head, largest and own weight, each in its line
+        assert len({box["y"] for box in boxes}) == 3
+    canvas, words = (page.locator(f".pca {part}").bounding_box() for part in ("canvas", ".words"))
+    assert canvas["x"] + canvas["width"] < words["x"]
+
+
 def test_columns_are_full_at_1280(two: str, visit: Opened) -> None:
     page = settled(visit(two))
     for view in range(3):
