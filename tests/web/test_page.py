@@ -168,7 +168,7 @@ def test_a_painting_is_not_lost_and_everything_can_be_undone(one: str, visit: Op
     masked(page, drawn_mask(4, 4))
     page.click("#random")  # another one at every press
     masked(page, drawn_mask(4, 5))
-    assert page.text_content("#mask-words") == "4 of 16 patches, seed 5"
+    assert page.text_content("#mask-words") == "4 of 16 patches, seed\xa05"
     page.keyboard.press("Control+z")
     masked(page, drawn_mask(4, 4))
     page.keyboard.press("Control+z")
@@ -409,8 +409,33 @@ def test_columns_are_full_at_1280(two: str, visit: Opened) -> None:
         settled(page)
         right = "all => Math.max(...all.filter(one => one.offsetWidth).map(one => one.getBoundingClientRect().right))"
         edge = page.locator("#stage").evaluate("one => one.getBoundingClientRect().right")
-        for row in (".sources > *", ".tools > *", ".stage figure", ".results > *", ".quantity", ".inside"):
+        rows = (".sources > *", ".tools > *", ".stage figure", ".results > *", ".layer-bar > *", ".quantity", ".inside")
+        for row in rows:
             assert page.locator(row).evaluate_all(right) > edge - 20, row
+        whole = page.locator("#numbers").bounding_box()["width"]
+        for card in page.locator(".quantity:not(:has(svg))").all():  # what no model has takes no column
+            assert card.bounding_box()["width"] == whole
+
+
+@pytest.mark.parametrize("width", [720, 768, 1024])
+def test_pictures_and_samples_fill_their_rows_on_a_tablet(two: str, visit: Opened, width: int) -> None:
+    page = settled(visit(two, width=width))
+    for view in range(3):
+        page.locator("#views input").nth(view).check()
+        settled(page)
+        edge = page.locator("#stage").evaluate("one => one.getBoundingClientRect().right")
+        assert page.locator(".original").evaluate("one => one.getBoundingClientRect().right") > edge - 2
+    tops = page.locator("#samples button").evaluate_all("all => all.map(one => one.offsetTop)")
+    assert len(set(tops)) == 2  # ten digits in two rows
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_constant_curve_is_drawn_over_zero(two: str, visit: Opened) -> None:
+    page = settled(visit(two))
+    page.locator("#views input").nth(1).check()
+    settled(page)
+    axis = page.locator(".quantity", has_text="Non-zero entries").locator("svg text.end:not([class*=line-])")
+    assert axis.all_text_contents() == ["0\xa0%", "50\xa0%", "100\xa0%"]  # no share is above 100 %
 
 
 def test_forced_colours_keep_the_mask_and_the_choice_visible(one: str, visit: Opened) -> None:

@@ -74,7 +74,7 @@ const maskParams = () => (state.drawn ? { ratio: state.drawn.count / total, seed
 
 function showMaskWords() {
   const masked = state.drawn?.count ?? [...grid.value].filter((entry) => entry === "1").length;
-  $("mask-words").textContent = `${masked} of ${total} patches, ${state.drawn ? `seed ${state.drawn.seed}` : "painted"}`;
+  $("mask-words").textContent = `${masked} of ${total} patches, ${state.drawn ? `seed\u00a0${state.drawn.seed}` : "painted"}`;
   const count = Number($("count").value);
   $("count-out").textContent = `${count} of ${total} (${Math.round((100 * count) / total)} %)`;
   $("count").ariaValueText = `${count} of ${total} patches`;
@@ -200,7 +200,7 @@ async function save() {
 // --- set up ---
 
 $("models").append(...about.models.map((model, index) => element("li", {},
-  `${title(index)}: ${model.parameters.toLocaleString("en")} parameters, ${model.layers} encoder layers of ${model.heads} heads, ${model.grid.join(" × ")} patches`)));
+  `${title(index)}: ${model.parameters.toLocaleString("en")} parameters, ${model.layers} encoder layers of ${model.heads} heads, ${model.grid.join("\u00a0×\u00a0")} patches`)));
 explain($("error-formula"), "error");
 explain($("layer-formula"), "layer");
 grid.shape(...about.models[0].grid);
