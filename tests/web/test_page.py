@@ -645,6 +645,7 @@ def test_nothing_is_wider_than_a_phone(two: str, visit: Opened, path: str) -> No
     if path == "/":
         settled(page)
         assert page.locator("#mask").bounding_box()["width"] > 280
+        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     else:
         page.wait_for_selector("main section")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
