@@ -36,6 +36,12 @@ def connect(address: str, first: bytes = b"") -> socket.socket:
     return line
 
 
+def answers(address: str) -> bool:
+    """Whether the server answers on a new connection; one that a client has kept may be pushed out as it is used."""
+    with connect(address, b"GET /api/about HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") as line:
+        return line.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
 def closed(line: socket.socket) -> bool:
     """Whether the server closes a connection without a word."""
     try:
@@ -107,7 +113,7 @@ def test_too_many_connections_push_out_the_oldest_silent_one(address: str) -> No
         start = time.monotonic()
         assert closed(silent[0])
         assert time.monotonic() - start < 0.5  # long before its time was up
-        assert CLIENT.get(f"{address}/api/about").status_code == 200
+        assert answers(address)
 
 
 def test_an_upload_outlives_connections_that_are_silent(address: str) -> None:
@@ -118,7 +124,7 @@ def test_an_upload_outlives_connections_that_are_silent(address: str) -> None:
         time.sleep(0.1)
         for _ in range(30):
             lines.enter_context(connect(address))
-        assert CLIENT.get(f"{address}/api/about").status_code == 200
+        assert answers(address)
         old.sendall(picture[100:])
         assert old.recv(65536).startswith(b"HTTP/1.1 200 ")
 
@@ -144,7 +150,9 @@ def test_what_is_no_http_gets_a_quiet_answer(
         with contextlib.suppress(ConnectionResetError):
             while part := line.recv(65536):
                 answer += part
-    assert answer.startswith(b"HTTP/1.1 421 " if name == "HTTP/2" else b"HTTP/1.1 400 ")
+    assert answer.startswith(
+        b"HTTP/1.1 421 Misdirected Request\r\n" if name == "HTTP/2" else b"HTTP/1.1 400 Bad Request\r\n"
+    )
     assert b'{"error": "this is not a valid HTTP/1.1 request;' in answer
     assert b"Content-Security-Policy" in answer
     assert [record for record in caplog.records if record.msg not in faults.QUIET] == []

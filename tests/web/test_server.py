@@ -211,4 +211,5 @@ def test_the_openapi_document_says_everything(client: TestClient) -> None:
             assert operation["summary"], path
             assert all(one["description"] for one in operation.get("parameters", []))
             if "requestBody" in operation:
+                assert operation["requestBody"]["content"].keys() == {"application/octet-stream", "multipart/form-data"}
                 assert {"413", "415", "422", "503", "504"} <= operation["responses"].keys()

@@ -40,10 +40,15 @@ THUMBNAIL = 160
 """Pixels along the longer side of a sample's thumbnail."""
 PNG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/png": {}}, "description": "A PNG."}}
 NO_SAMPLE: dict[int | str, dict[str, Any]] = {404: {"model": Problem, "description": "There is no such sample."}}
+FILE = {"type": "string", "format": "binary"}
 PICTURE: dict[str, Any] = {
     "requestBody": {
-        "description": f"The bytes of an image file: {', '.join(FORMATS)}. Empty where `sample` is given.",
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        "description": f"The bytes of an image file ({', '.join(FORMATS)}), or a form with one such file. "
+        "Empty where `sample` is given.",
+        "content": {
+            "application/octet-stream": {"schema": FILE},
+            "multipart/form-data": {"schema": {"type": "object", "properties": {"picture": FILE}}},
+        },
     }
 }
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from http import HTTPStatus
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -88,7 +89,9 @@ class Connection(H11Protocol):
             body = json.dumps({"error": message}).encode()
             whole = POLICY | {"Content-Type": "application/json", "Connection": "close"} | (headers or {})
             head = h11.Response(
-                status_code=status, headers=[*whole.items(), ("Content-Length", str(len(body)))], reason=b""
+                status_code=status,
+                headers=[*whole.items(), ("Content-Length", str(len(body)))],
+                reason=HTTPStatus(status).phrase.encode(),
             )
             for event in (head, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")

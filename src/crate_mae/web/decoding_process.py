@@ -24,6 +24,8 @@ from crate_mae.web.limits import FORMATS, MILLION, Refusal
 
 LENGTH = struct.Struct(">Q")
 """Of a message, in bytes."""
+STARTS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8")
+"""The first bytes of the formats that are decoded; a WebP has its name at byte 8."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,11 @@ def opened(upload: bytes, job: Job) -> Image.Image:
     try:
         source = Image.open(BytesIO(upload), formats=FORMATS)
     except Exception:  # a damaged or hostile header can raise anything in a decoder
+        if upload.startswith(STARTS) or upload[8:12] == b"WEBP":
+            words = "the picture is damaged or ends before it is complete; download, copy or save it again."
+            raise Refusal(422, words) from None
         kinds = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
-        raise Refusal(415, f"this is not a complete {kinds} image; save the picture as one of these.") from None
+        raise Refusal(415, f"this is not a {kinds} image; save the picture as one of these.") from None
     short, long = sorted(source.size)
     if short * long > job.pixels:
         raise Refusal(413, f"the picture has more than {job.pixels / MILLION:g} million pixels; make it smaller.")

@@ -7,7 +7,7 @@ from fastapi import FastAPI, Request, Response
 
 SCRIPTS = (
     *("page", "state", "pictures", "mask", "history", "completion", "inside"),
-    *("messages", "drawing", "formulas", "requests", "words", "theme", "reference"),
+    *("messages", "drawing", "curves", "formulas", "requests", "words", "theme", "reference"),
 )
 FILES = {  # what a browser can ask for, and no more
     "/": ("index.html", "text/html; charset=utf-8"),

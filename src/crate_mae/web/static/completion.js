@@ -29,7 +29,7 @@ export class Completion {
     const image = this.figure.querySelector("img");
     image.src = answer.completed;
     const error = answer.error === null ? "nothing is masked" : `error ${number(answer.error)}`;
-    image.alt = `${sentence(state.picture.title)}, completed by ${short(this.index)}: ${error}`;
+    image.alt = `${state.picture.title}, completed by ${short(this.index)}: ${error}`;
     this.figure.querySelector(".number").textContent = sentence(error);
     const reference = answer.error === null ? "" : `over the masked patches; the mean patch gives ${number(answer.mean_patch_error)}.`;
     this.figure.querySelector(".words").textContent = answer.caption ? `${reference} ${sentence(answer.caption)}.` : reference;
@@ -40,7 +40,7 @@ export class Completion {
   /** The map of errors, on a scale that all models share; hidden unless asked for. */
   showErrors(on, largest) {
     const canvas = this.figure.querySelector("canvas");
-    canvas.hidden = !on || !this.answer;
+    canvas.hidden = !on || !this.largestError;
     this.figure.classList.toggle("dimmed", !canvas.hidden);
     if (canvas.hidden) return;
     const rows = this.answer.errors.map((row) => row.map((error) => (error === null ? null : ramp(error / largest))));
@@ -70,12 +70,12 @@ export function showOriginal(address) {
   const index = state.shown[0];
   const { image_size: [height, width], channels } = about.models[index];
   for (const id of ["under", "original"]) $(id).src = address;
-  $("original").alt = sentence(state.picture.title);
+  $("original").alt = state.picture.title;
   const sizes = new Set(about.models.map((model) => `${model.image_size} ${model.channels}`));
   $("original-of").textContent = sizes.size > 1 ? `as ${short(index)} takes it` : "";
   const kind = { 1: "gray", 3: "in colour", 4: "with transparency" }[channels];
   const how = state.picture.sample ? "" : { crop: "the middle of it, ", pad: "all of it with a border, ", stretch: "stretched, " }[state.picture.fit];
-  $("original-note").textContent = `${sentence(state.picture.title)}, ${how}${width} × ${height} pixels, ${kind}.`;
+  $("original-note").textContent = `${state.picture.title}, ${how}${width}\u00a0×\u00a0${height} pixels, ${kind}.`;
   for (const part of document.querySelectorAll(".paint, .original")) {
     part.style.setProperty("--shape", `${width} / ${height}`);
     part.classList.toggle("pixelated", Math.max(height, width) <= PIXELATED);

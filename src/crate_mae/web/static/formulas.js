@@ -6,7 +6,7 @@ const MATHML = "http://www.w3.org/1998/Math/MathML";
 
 /** Letters are identifiers, digits numbers, everything else an operator. */
 function leaf(text) {
-  const made = document.createElementNS(MATHML, /^\d/.test(text) ? "mn" : /^[\p{L}…]/u.test(text) ? "mi" : "mo");
+  const made = document.createElementNS(MATHML, /^\d/.test(text) ? "mn" : /^\p{L}/u.test(text) ? "mi" : "mo");
   if (made.localName === "mo" && "‖|".includes(text)) made.setAttribute("stretchy", "false");
   made.append(text);
   return made;
@@ -57,9 +57,8 @@ const FORMULAS = {
   rate: { lines: [["R", "=", half(), ...rate("d", row(sup("Z", "⊤"), "Z"))]] },
   sparsity: { lines: [[frac(sub(["‖", "A", "‖"], "0"), ["m", "N"])]] },
   pca: {
-    lines: [["colour", "=", "(", inner(sub("u", "1"), "w"), ",", inner(sub("u", "2"), "w"), ",", inner(sub("u", "3"), "w"), ")", ","],
-      ["w", "=", "[", project("1", "z"), ";", "…", ";", project("K", "z"), "]"]],
-    words: "w is a token z in the layer's subspaces, u are the first eigenvectors of the kept patches' second moments. "
+    lines: [[sub("colour", "c"), "=", inner(sub("u", "c"), "w")], ["w", "=", sup("U", "⊤"), "z"]],
+    words: "w is a token z in all of the layer's subspaces U. u₁, u₂ and u₃, for red, green and blue, are the first eigenvectors of the kept patches' second moments. "
       + "A patch is kept where its first component over all patches is above the threshold. A ViT layer has keys in place of Uᵀz.",
   },
   authors: { lines: [[sub("a", "k"), "=", node("munder", "softmax", "j"), space(),

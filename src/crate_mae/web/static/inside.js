@@ -1,6 +1,7 @@
 // Inside the encoder: curves over the layers for all models on one axis, and each model's PCA and attention.
 
-import { curves, element, patches, ramp } from "./drawing.js";
+import { curves } from "./curves.js";
+import { element, patches, ramp } from "./drawing.js";
 import { explain } from "./formulas.js";
 import { $, about, latest, query, short, state, whose } from "./state.js";
 import { number, percent, QUANTITIES, sentence } from "./words.js";
@@ -94,7 +95,8 @@ export function showNumbers(insides, choose) {
   const known = insides.filter((one) => state.shown.includes(one.index) && one.layers);
   if (!known.length) return;
   const open = new Set([...$("numbers").querySelectorAll("details[open]")].map((one) => one.dataset.name));
-  $("numbers").replaceChildren(...Object.keys(about.quantities).map((name) => card(name, known, choose, open.has(name))));
+  const cards = Object.keys(about.quantities).map((name) => card(name, known, choose, open.has(name)));
+  $("numbers").replaceChildren(...cards.sort((one, other) => one.matches(".undefined") - other.matches(".undefined")));
 }
 
 function card(name, known, choose, open) {
@@ -115,5 +117,5 @@ function card(name, known, choose, open) {
   const over = lines.map(({ order, values: all }) => `${short(order)}: ${all.map(text).join(", ")}${unit}`).join("; ");
   const label = `${words} over layers 1 to ${layers}. ${over}`;
   const chart = lines.length ? [curves(lines, layers, Number($("layer").value) - 1, text, label, choose)] : [];
-  return element("article", { class: "quantity" }, element("h3", {}, ...heading), element("p", { class: "quiet" }, plain), formula, ...values, ...chart);
+  return element("article", { class: `quantity${lines.length ? "" : " undefined"}` }, element("h3", {}, ...heading), element("p", { class: "quiet" }, plain), formula, ...values, ...chart);
 }

@@ -32,6 +32,8 @@ export class MaskGrid {
       const made = document.createElement("div");
       made.setAttribute("role", "gridcell");
       made.tabIndex = row + column ? -1 : 0;
+      made.style.setProperty("--x", `${(100 * column) / Math.max(columns - 1, 1)}%`);
+      made.style.setProperty("--y", `${(100 * row) / Math.max(rows - 1, 1)}%`);
       return made;
     };
     const lines = Array.from({ length: rows }, (_, row) => {

@@ -10,6 +10,7 @@ import { complain, settle } from "./messages.js";
 import { listenForPictures, setUpSamples } from "./pictures.js";
 import { ask } from "./requests.js";
 import { $, about, announce, short, state, title } from "./state.js";
+import { sentence } from "./words.js";
 
 const paint = document.querySelector(".paint");
 const total = about.models[0].grid[0] * about.models[0].grid[1];
@@ -73,7 +74,7 @@ const maskParams = () => (state.drawn ? { ratio: state.drawn.count / total, seed
 
 function showMaskWords() {
   const masked = state.drawn?.count ?? [...grid.value].filter((entry) => entry === "1").length;
-  $("mask-words").textContent = `${masked} of ${total} patches, ${state.drawn ? `seed ${state.drawn.seed}` : "painted"}`;
+  $("mask-words").textContent = `${masked} of ${total} patches, ${state.drawn ? `seed\u00a0${state.drawn.seed}` : "painted"}`;
   const count = Number($("count").value);
   $("count-out").textContent = `${count} of ${total} (${Math.round((100 * count) / total)} %)`;
   $("count").ariaValueText = `${count} of ${total} patches`;
@@ -103,9 +104,9 @@ function askCompletions() {
 }
 
 function showErrors() {
-  const largest = Math.max(...shown(completions).map((one) => one.largestError)) || 1;
+  const largest = Math.max(...shown(completions).map((one) => one.largestError));
   completions.forEach((one) => one.showErrors($("errors").checked, largest));
-  showScale($("errors").checked, largest);
+  showScale($("errors").checked && largest > 0, largest);
 }
 
 function showLayer() {
@@ -199,7 +200,7 @@ async function save() {
 // --- set up ---
 
 $("models").append(...about.models.map((model, index) => element("li", {},
-  `${title(index)}: ${model.parameters.toLocaleString("en")} parameters, ${model.layers} encoder layers of ${model.heads} heads, ${model.grid.join(" × ")} patches`)));
+  `${title(index)}: ${model.parameters.toLocaleString("en")} parameters, ${model.layers} encoder layers of ${model.heads} heads, ${model.grid.join("\u00a0×\u00a0")} patches`)));
 explain($("error-formula"), "error");
 explain($("layer-formula"), "layer");
 grid.shape(...about.models[0].grid);
@@ -246,4 +247,4 @@ $("layer").value = Math.max($("layer").max - 1, 1);  // the paper's choice
 setUpSamples(openPicture);
 listenForPictures(openPicture);
 draw();
-openPicture({ title: about.samples[0].title, sample: about.samples[0].name });
+openPicture({ title: sentence(about.samples[0].title), sample: about.samples[0].name });

@@ -10,9 +10,10 @@ const { upload, pixels, formats } = about.limits;
 
 export function setUpSamples(open) {
   $("samples").classList.toggle("many", about.samples.length > 5);
-  for (const { name, title } of about.samples) {
+  for (const { name, title: words } of about.samples) {
+    const title = sentence(words);
     const image = element("img", { src: `/api/samples/${encodeURIComponent(name)}`, alt: "" });
-    const button = element("button", { type: "button", "aria-pressed": "false", "data-name": name, title, "aria-label": sentence(title) }, image);
+    const button = element("button", { type: "button", "aria-pressed": "false", "data-name": name, title, "aria-label": title }, image);
     button.addEventListener("click", () => open({ title, sample: name }));
     $("samples").append(button);
   }
@@ -21,13 +22,15 @@ export function setUpSamples(open) {
 const fit = () => document.querySelector("#fit input:checked").value;
 
 export function listenForPictures(open) {
-  const openFile = (file) => {
+  /** A copy in memory is opened: a folder has no content, and a file can change or go while its picture is shown. */
+  const openFile = async (file) => {
     if (!file) return;
-    if (file.size > upload) {
-      complain($("picture-section"), new Problem(`${file.name} has ${number(file.size / 1e6, 3)} MB; the limit is ${upload / 1e6} MB: send a smaller picture.`));
-    } else {
-      open({ title: file.name || "the pasted picture", file, fit: fit() });
-    }
+    const refuse = (words) => complain($("picture-section"), new Problem(`the file ${file.name} ${words}`));
+    if (file.size > upload) return refuse(`has ${number(file.size / 1e6, 3)} MB; the limit is ${upload / 1e6} MB: send a smaller picture.`);
+    const bytes = await file.arrayBuffer().catch(() => null);
+    if (!bytes) return refuse("can't be read; choose an image file.");
+    if (!bytes.byteLength) return refuse("is empty; choose another file.");
+    open({ title: file.name || "The pasted picture", file: new Blob([bytes]), fit: fit() });
   };
   $("file-limits").textContent = `${formats.join(", ")} up to ${upload / 1e6} MB and ${pixels / 1e6} megapixels`;
   $("file").addEventListener("change", () => {
