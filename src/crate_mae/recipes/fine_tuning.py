@@ -108,6 +108,7 @@ def finetune_cpu() -> FinetuneConfig:
         betas=(0.9, 0.999),
         clip=1.0,
         crop_area=(0.4, 1.0),
+        precision="auto",
         randaugment=(2, 14),
         layer_decay=0.8,
         label_smoothing=0.1,

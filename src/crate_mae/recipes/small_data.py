@@ -46,17 +46,17 @@ def _desk(recipe: str, data: str, *, image_size: int, patch_size: int, workers: 
     """What a search found best for a few minutes of one core (docs/log.md).
 
     The residual form, a wide encoder, a narrow and shallow decoder, and a larger step of ISTA with the same threshold
-    eta lambda; small batches, since the number of steps counts; and Muon, which lowers the loss more in each step.
+    eta lambda; and Muon, which lowers the loss more in each step. The model is the race's.
     """
-    shape = {"dim": 256, "depth": 4, "heads": 8, "decoder_dim": 128, "decoder_depth": 2, "decoder_heads": 4}
+    shape = {"dim": 384, "depth": 4, "heads": 6, "decoder_dim": 128, "decoder_depth": 2, "decoder_heads": 4}
     sizes = {"image_size": (image_size, image_size), "patch_size": (patch_size, patch_size)}
     return PretrainConfig(
         recipe=recipe,
         model="crate_mae_tiny_residual",
         model_settings=sizes | shape | {"eta": 0.5, "lambda_": 0.1},
         data=data,
-        steps=10_000,
-        batch=64,
+        steps=6000,
+        batch=128,
         optimiser="muon",
         learning_rate=4e-3,
         weight_decay=0.05,
@@ -64,6 +64,7 @@ def _desk(recipe: str, data: str, *, image_size: int, patch_size: int, workers: 
         clip=1.0,
         crop_area=(0.4, 1.0),
         randaugment=None,
+        precision="auto",
         evaluators={"reconstruction": 1000, "representation": 1000},
         checkpoint_every=500,
         workers=workers,
@@ -74,8 +75,8 @@ def cifar10_cpu() -> PretrainConfig:
     """A CRATE-MAE of the residual form for 32 x 32 images on CIFAR-10: the desk recipe.
 
     Command: crate-mae pretrain --recipe cifar10_cpu --data-root DIR --out runs/cifar10
-    Hardware: one CPU core. Time: about half an hour. Result: not measured by this command; docs/performance.md has the
-    same model, trained by AdamW, after 20 minutes of one core.
+    Hardware: one CPU core. Time: about 20 minutes with AVX512-BF16, an hour without. Result: not measured by this
+    command; docs/performance.md has the same model and optimiser after 20 minutes of one core.
     """
     return _desk("cifar10_cpu", "cifar10", image_size=32, patch_size=4)
 
@@ -84,7 +85,8 @@ def imagenette_cpu() -> PretrainConfig:
     """The desk recipe for photographs at 64 x 64, on Imagenette, ten classes of ImageNet, or on a folder of your own.
 
     Command: crate-mae pretrain --recipe imagenette_cpu --data-root DIR --out runs/imagenette
-    Hardware: 2 CPU cores. Time: about half an hour. Result: not measured.
+    Hardware: one CPU core. Time: about 20 minutes with AVX512-BF16, an hour without. Result: not measured by this
+    command; docs/performance.md has the same model and optimiser after 20 minutes of one core.
     """
     return _desk("imagenette_cpu", "imagenette", image_size=64, patch_size=8, workers=2)
 
@@ -118,8 +120,8 @@ def tiny_imagenet_cpu() -> PretrainConfig:
     """A CRATE-MAE of the residual form for photographs, on Tiny-ImageNet's 100,000 images of 64 x 64.
 
     Command: crate-mae pretrain --recipe tiny_imagenet_cpu --data-root DIR --out runs/photographs
-    Hardware: one CPU core with AVX512-BF16, with --set precision=bfloat16. Time: 58 minutes. Result: validation error
-    0.566, where the mean patch gives 1.446. It is crate-photos, which comes with the package.
+    Hardware: one CPU core with AVX512-BF16. Time: 58 minutes. Result: validation error 0.566, where the mean patch
+    gives 1.446. It is crate-photos, which comes with the package.
     """
     return PretrainConfig(
         recipe="tiny_imagenet_cpu",
@@ -144,6 +146,7 @@ def tiny_imagenet_cpu() -> PretrainConfig:
         clip=1.0,
         crop_area=(0.4, 1.0),
         randaugment=None,
+        precision="auto",
         evaluators={"reconstruction": 1000, "representation": 2000},
         checkpoint_every=250,
         evaluation_images=2000,
