@@ -14,9 +14,9 @@ from crate_mae.models.shipped import ROOT
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src" / "crate_mae"
 ORDER = [  # each may import those before it
-    ["allocator", "disk_errors", "errors", "figures"],
+    ["allocator", "disk_errors", "errors"],
     ["atomic_write", "json_files", "mssa_cpu", "progress", "torchvision_fix"],
-    ["image_files", "operators", "device", "settings", "usable_path"],
+    ["figures", "image_files", "operators", "device", "settings", "usable_path"],
     ["tokens"],
     ["image_tensors", "theory"],
     ["models"],

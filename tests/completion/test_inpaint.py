@@ -1,5 +1,6 @@
 """A picture completed by a model that knows it must come back; what is not masked must never change."""
 
+import errno
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_sample_image
 
-from crate_mae import UserError
+from crate_mae import UserError, atomic_write
 from crate_mae.completion.inpaint import Complete, completed_region, inpaint, model_view, paste, shrink
 from crate_mae.completion.mask_regions import region_by_rectangle
 from crate_mae.completion.photo import Photo, read_photo, write_photo
@@ -191,3 +192,18 @@ def test_a_jpeg_has_eight_bits_and_no_opacity(mode: str, tmp_path: Path) -> None
 def test_a_model_of_two_channels_takes_no_picture() -> None:
     with pytest.raises(UserError, match="2 channels"):
         model_view(read_photo(smooth(10, 10)), 2)
+
+
+def test_a_disk_that_is_full_leaves_the_photo_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.png"
+    write_photo(read_photo(kinds()["RGB"]), path)
+    before = path.read_bytes()
+
+    def cut(path: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(atomic_write, "commit", cut)
+    with pytest.raises(OSError, match="no space"):
+        write_photo(read_photo(kinds()["L"]), path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]

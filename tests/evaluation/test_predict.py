@@ -1,7 +1,9 @@
 import csv
+import errno
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from crate_mae.cli import main
 from crate_mae.data.folders import list_images
 from crate_mae.data.source import Files
 from crate_mae.errors import UserError
-from crate_mae.evaluation.predict import Prediction, predict
+from crate_mae.evaluation.predict import Prediction, predict, write_predictions
 from crate_mae.models.classifier import Classifier
 from tests.conftest import small_model
 from tests.data.conftest import write
@@ -101,6 +103,19 @@ def test_csv_and_json_hold_the_same(model: Classifier, photos: Path, tmp_path: P
     for row, (image, rank, name, share) in zip(rows, flat, strict=True):
         assert (row["image"], int(row["rank"]), row["class"]) == (image, rank, name)
         assert float(row["probability"]) == pytest.approx(share, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["old.csv", "old.json"])
+def test_a_table_that_is_not_finished_leaves_the_old_one(tmp_path: Path, name: str) -> None:
+    def interrupted() -> Iterator[Prediction]:
+        yield Prediction("a.png", (("cat", 1.0),))
+        raise OSError(errno.ENOSPC, "no space")
+
+    (tmp_path / name).write_text("old")
+    with pytest.raises(OSError, match="no space"):
+        write_predictions(interrupted(), tmp_path / name)
+    assert (tmp_path / name).read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
 def test_what_can_not_be_predicted_gets_one_sentence(

@@ -1,7 +1,6 @@
 """A photograph as it is stored: read, and written back with all that a completion does not change."""
 
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from jaxtyping import UInt8, UInt16
 from PIL import Image
 
 from crate_mae import image_files
+from crate_mae.atomic_write import atomic_write
 from crate_mae.errors import UserError
 from crate_mae.settings import Size
 
@@ -74,9 +74,8 @@ def write_photo(photo: Photo, path: Path) -> None:
     if kind == "JPEG":
         image = image_files.in_mode(image, "RGB" if photo.pixels.shape[2] > 2 else "L")
         options |= {"quality": 95, "subsampling": 0}
-    encoded = BytesIO()  # first: a picture that can't be encoded leaves an existing file as it is
-    image.save(encoded, format=kind, **{name: value for name, value in options.items() if value is not None})
-    path.write_bytes(encoded.getbuffer())
+    with atomic_write(path) as temporary:  # --out may be the photo itself
+        image.save(temporary, format=kind, **{name: value for name, value in options.items() if value is not None})
 
 
 def format_of(path: Path) -> str:

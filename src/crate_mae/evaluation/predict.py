@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from crate_mae.atomic_write import atomic_write
 from crate_mae.data.loader import Bad
 from crate_mae.data.source import ImageSource
 from crate_mae.errors import UserError, check_at_least
@@ -41,7 +42,7 @@ def predict(
 
 def write_predictions(predictions: Iterable[Prediction], path: Path) -> None:
     """Write predictions to a .csv file with a row for each image and class, or to a .json file."""
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         if path.suffix.lower() == ".json":
             rows = [
                 {"image": each.image, "classes": [{"class": n, "probability": p} for n, p in each.classes]}

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
+
+from crate_mae.atomic_write import atomic_write
 
 INK = "#1f4e79"
 ACCENT = "#c8553d"
@@ -20,9 +21,8 @@ COLOURS = (INK, ACCENT, "#3f7d54", "#8463a5")
 def save(figure: Figure, path: Path) -> Path:
     """Write a figure at 150 dpi in the format of the file's suffix; PNG if it has none."""
     kind = path.suffix.removeprefix(".") or "png"
-    drawn = BytesIO()  # drawn in memory first, so that an unknown format does not damage an existing file
-    figure.savefig(drawn, format=kind, dpi=150, bbox_inches="tight", facecolor="white")
-    path.write_bytes(drawn.getbuffer())
+    with atomic_write(path) as temporary:
+        figure.savefig(temporary, format=kind, dpi=150, bbox_inches="tight", facecolor="white")
     return path
 
 
