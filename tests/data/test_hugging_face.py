@@ -161,4 +161,5 @@ def test_a_name_comes_before_a_folder_and_a_note_says_so(
         caplog.clear()
         for folder in ("./digits", Path("digits"), str(tmp_path / "digits")):
             assert len(find_images(folder).whole()) == 3
+        find_images("digits", tmp_path)  # the folder is where named sets are looked for
         assert not caplog.text

@@ -92,7 +92,7 @@ def find_images(data: str | Path, root: Path | None = None, download: bool = Fal
     """
     name = str(data)
     if name in NAMED and not isinstance(data, Path):
-        if Path(name).is_dir():
+        if Path(name).is_dir() and Path(name).resolve() != ((root or ROOT) / name).resolve():
             log.info("%s is the well-known set; write ./%s for the folder of that name.", name, name)
         return ImageSet(name, _named(name, root or ROOT, download))
     if is_pattern(name):
