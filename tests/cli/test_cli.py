@@ -1,5 +1,6 @@
 """The commands: what they print, and one sentence for whatever is wrong."""
 
+import errno
 import inspect
 import os
 import subprocess
@@ -12,7 +13,7 @@ import torch
 from PIL import Image
 
 import crate_mae
-from crate_mae import recipes
+from crate_mae import atomic_write, recipes
 from crate_mae.cli import VERBS, main
 from crate_mae.cli.arguments import checked, recipe_verbs
 from crate_mae.data.checking import processors
@@ -142,7 +143,7 @@ def errors(tmp_path: Path, picture: Path, checkpoint: Path) -> dict[str, tuple[l
         "no size": (["convert", source, "--from", "official", "--image-size", "0", *out], "image_size is 0"),
         "no step": (["convert", source, "--from", "official", "--eta", "0", *out], "eta is 0"),
         "folder as out": (["complete", str(picture), *good[:2], "--out", str(tmp_path)], "Is a directory"),
-        "full": (["complete", str(picture), *good[:2], "--out", "/dev/full"], "No space left"),
+        "device as out": (["complete", str(picture), *good[:2], "--out", "/dev/full"], "is a device or a pipe"),
         "file as out": (["demo", "--out", str(picture), "--steps", "1"], "is a file"),
         "below a file": (["demo", "--out", str(picture / "x"), "--steps", "1"], "Not a directory"),
         "negative seed": (["demo", "--seed", "-1", "--out", str(tmp_path / "demo")], "--seed"),
@@ -167,6 +168,24 @@ def errors(tmp_path: Path, picture: Path, checkpoint: Path) -> dict[str, tuple[l
         "recipe": (["pretrain", "--recipe", "digitz", *out], "did you mean digits?"),
         "recipe of another verb": (["pretrain", "--recipe", "finetune_digits", *out], "a recipe of crate-mae finetune"),
     }
+
+
+def test_a_full_disk_gets_one_sentence_and_exit_code_2(
+    tmp_path: Path,
+    picture: Path,
+    checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(temporary: Path, path: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(atomic_write, "commit", full)
+    with pytest.raises(SystemExit) as ended:
+        main(["complete", str(picture), "--checkpoint", str(checkpoint), "--out", str(tmp_path / "out.png")])
+    assert ended.value.code == 2
+    assert "No space left" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*out.png*"))
 
 
 def test_bad_input_gets_one_sentence_and_exit_code_2(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crate_mae import cli
-from crate_mae.web.decoding_process import SCANS
+from crate_mae.image_files import SCANS
 from crate_mae.web.limits import FORMATS, MILLION, Limits
 from tests.web.conftest import app_of, photo, serving
 

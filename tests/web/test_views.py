@@ -103,7 +103,7 @@ def test_attention_and_components_are_the_librarys_at_that_layer(model: MaskedAu
 def test_no_components_is_no_reason_to_show_no_attention() -> None:
     answer = views.layer(CRATE, photo(), 1, threshold=10)
     assert answer.components is None
-    assert "too few" in (answer.components_missing or "")
+    assert "keeps 0 of 16 patches, fewer than three" in (answer.components_missing or "")
     assert len(answer.attention) == 4
     for number in (0, 3):
         with pytest.raises(UserError, match="layers 1 to 2"):

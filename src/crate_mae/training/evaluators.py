@@ -68,7 +68,7 @@ class Evaluator(ABC, Generic[SomeBatch]):
     def __call__(self, model: ImageModel) -> Iterator[tuple[str, float]]:
         """Each metric and its value."""
 
-    def gather(self, rows: list[Shaped[Tensor, "b ..."]], split: str) -> Shaped[Tensor, "n ..."]:
+    def gather(self, rows: list[Shaped[Tensor, "_ ..."]], split: str) -> Shaped[Tensor, "n ..."]:
         """One row for each image of a split, in its order."""
         return self.processes.gather(torch.cat(rows), len(self.samples[split]))
 
