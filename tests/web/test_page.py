@@ -699,6 +699,7 @@ def test_the_page_finds_a_server_that_is_back_by_itself(one: str, visit: Opened)
     masked(page, second)
     settled(page)
     page.route("**/*", lambda route: route.abort())
+    until(page, "fetch('/icon.svg', { cache: 'no-store' }).then(() => false, () => true)")  # the server is gone
     page.keyboard.press("Control+z")  # a mask that was drawn before needs no server
     page.wait_for_selector("#outage .message")
     assert mask(page) == first
