@@ -1,5 +1,6 @@
 """Pretraining on small data sets with one or two CPU cores."""
 
+from dataclasses import replace
 from typing import Any
 
 from crate_mae.data.named import NAMED
@@ -123,9 +124,8 @@ def tiny_imagenet_cpu() -> PretrainConfig:
     Hardware: one CPU core with AVX512-BF16. Time: 58 minutes. Result: validation error 0.566, where the mean patch
     gives 1.446. It is crate-photos, which comes with the package.
     """
-    return PretrainConfig(
-        recipe="tiny_imagenet_cpu",
-        model="crate_mae_tiny_residual",
+    return replace(
+        _desk("tiny_imagenet_cpu", "tiny_imagenet", image_size=64, patch_size=8),
         model_settings={
             "image_size": (64, 64),
             "patch_size": (8, 8),
@@ -136,17 +136,7 @@ def tiny_imagenet_cpu() -> PretrainConfig:
             "decoder_depth": 2,
             "decoder_heads": 6,
         },
-        data="tiny_imagenet",
         steps=9000,
-        batch=128,
-        optimiser="muon",
-        learning_rate=4e-3,
-        weight_decay=0.05,
-        warmup=0.1,
-        clip=1.0,
-        crop_area=(0.4, 1.0),
-        randaugment=None,
-        precision="auto",
         evaluators={"reconstruction": 1000, "representation": 2000},
         checkpoint_every=250,
         evaluation_images=2000,
