@@ -76,8 +76,8 @@ def cifar10_cpu() -> PretrainConfig:
     """A CRATE-MAE of the residual form for 32 x 32 images on CIFAR-10: the desk recipe.
 
     Command: crate-mae pretrain --recipe cifar10_cpu --data-root DIR --out runs/cifar10
-    Hardware: one CPU core. Time: about 20 minutes with AVX512-BF16, an hour without. Result: not measured by this
-    command; docs/performance.md has the same model and optimiser after 20 minutes of one core.
+    Hardware: one CPU core. Time: estimated at 20 minutes with AVX512-BF16, an hour without. Result: not measured by
+    this command; docs/performance.md has the same model and optimiser after 20 minutes of one core.
     """
     return _desk("cifar10_cpu", "cifar10", image_size=32, patch_size=4)
 
@@ -86,8 +86,8 @@ def imagenette_cpu() -> PretrainConfig:
     """The desk recipe for photographs at 64 x 64, on Imagenette, ten classes of ImageNet, or on a folder of your own.
 
     Command: crate-mae pretrain --recipe imagenette_cpu --data-root DIR --out runs/imagenette
-    Hardware: one CPU core. Time: about 20 minutes with AVX512-BF16, an hour without. Result: not measured by this
-    command; docs/performance.md has the same model and optimiser after 20 minutes of one core.
+    Hardware: one CPU core. Time: estimated at 20 minutes with AVX512-BF16, an hour without. Result: not measured by
+    this command; docs/performance.md has the same model and optimiser after 20 minutes of one core.
     """
     return _desk("imagenette_cpu", "imagenette", image_size=64, patch_size=8, workers=2)
 
