@@ -56,7 +56,7 @@ def test_a_run_resumes_to_what_it_gave(tmp_path: Path) -> None:
     for line, then in zip(lines, expected, strict=True):
         assert_as_then(torch.tensor(list(line.values())), torch.tensor(list(then.values())))
     stored = json.loads((run / "config.json").read_text())
-    assert stored["format_version"] == 3
+    assert stored["format_version"] == 4
     assert stored["settings"]["evaluators"] == {"reconstruction": 6, "representation": 6}
     assert json.loads((run / "checkpoints" / "best" / "config.json").read_text())["step"] == 12
 

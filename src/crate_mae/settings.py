@@ -18,7 +18,7 @@ from crate_mae.errors import UserError, brief, did_you_mean
 
 Size = tuple[int, int]  # height, width
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Format of checkpoints and run folders. Version 1 is crate-mae 0.1.0's; version N has the fields marked ``Since(N,
 ..)``."""
 

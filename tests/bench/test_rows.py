@@ -40,7 +40,7 @@ from crate_mae.bench.harness import Laps, Run
 from crate_mae.bench.machine import SGEMM, Sgemm
 from crate_mae.bench.table import Row, on_terminal
 from crate_mae.cli.bench import bench as bench_verb
-from crate_mae.evaluation.linear_probe import STRENGTHS
+from crate_mae.evaluation.linear_probe import PAPER_STRENGTHS
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.shipped import DEFAULT
 from crate_mae.theory.rates import project
@@ -206,7 +206,7 @@ def test_the_probe_reports_convergence_and_accuracy_on_both_sides() -> None:
     check([row], 1)
     assert row.details["fits"].keys() == {"sweep", "scikit-learn"}
     for side in row.details["fits"].values():
-        assert [fit["C"] for fit in side] == list(STRENGTHS)
+        assert [fit["C"] for fit in side] == list(PAPER_STRENGTHS)
         assert all(fit["converged"] and fit["accuracy"] > 15 for fit in side)
     assert "all fits converged on both sides" in row.note
     data = probe_sweep.made(600, 12)

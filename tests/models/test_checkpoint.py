@@ -23,7 +23,7 @@ def checkpoint(tmp_path: Path) -> Path:
 def test_the_config_is_readable_and_complete(checkpoint: Path) -> None:
     assert {path.name for path in checkpoint.iterdir()} == {"model.safetensors", "config.json"}
     description = json.loads((checkpoint / "config.json").read_text())
-    assert description["format_version"] == 3
+    assert description["format_version"] == 4
     model = description["model"]
     assert (model["lambda_"], model["eta"], model["preset"], model["norm_pix_loss"]) == (0.3, 0.1, "paper", True)
     assert (model["mean"], model["image_size"]) == ([0.1, 0.2, 0.3], [12, 24])
@@ -122,7 +122,7 @@ def truncate(path: Path) -> None:
         (lambda path: (path / "config.json").write_bytes(b"\xff\xfe\x00"), "JSON"),
         (lambda path: (path / "config.json").write_text("[" * 100_000), "JSON"),
         (top(format="other"), "not written by crate-mae"),
-        (top(format_version=4), "format version 4 and this crate-mae reads versions 1 to 3"),
+        (top(format_version=5), "format version 5 and this crate-mae reads versions 1 to 4"),
         (top(format_version=0), "format version 0"),
         (top(format_version="1"), "format version '1'"),
         (top(format_version=None), "format version None"),

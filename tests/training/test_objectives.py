@@ -1,11 +1,14 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 from crate_mae.errors import UserError
 from crate_mae.models.classifier import Classifier
+from crate_mae.tokens import random_mask
 from crate_mae.training.loop import seed_step
-from crate_mae.training.objectives import Classifying, drop_path
+from crate_mae.training.objectives import Classifying, Completing, drop_path
 from tests.conftest import small_model
 
 NAMES = ["a", "b", "c", "d"]
@@ -163,3 +166,25 @@ def test_a_classifier_can_start_from_another_of_other_classes() -> None:
 def test_a_classifier_needs_two_classes() -> None:
     with pytest.raises(UserError, match="two classes"):
         Classifier.on(small_model("crate_mae_tiny"), ["only"])
+
+
+def test_detail_is_the_error_around_the_mean_over_the_variance(six: Tensor) -> None:
+    model = small_model("crate_mae_tiny_residual").double()
+    masks = random_mask(6, model.num_patches, 0.5, torch.Generator().manual_seed(1))
+    completion = model(six, masks)
+    shares = []
+    for image, patch in masks.nonzero().tolist():
+        original, predicted = completion.patches[image, patch], completion.prediction[image, patch]
+        error = (predicted - predicted.mean()) - (original - original.mean())
+        shares.append(error.square().mean() / (original.var() + 0.01))
+    torch.testing.assert_close(completion.detail_error, torch.stack(shares).mean())
+    loss = Completing(model, detail=0.3)(six, masks)
+    torch.testing.assert_close(loss, completion.loss + 0.3 * completion.detail_error)
+    assert Completing(model)(six, masks) == completion.loss
+
+
+def test_a_wrong_mean_colour_is_no_error_of_detail(six: Tensor) -> None:
+    model = small_model("crate_mae_tiny").double()
+    completion = model(six, random_mask(6, model.num_patches, 0.5, torch.Generator().manual_seed(1)))
+    brighter = replace(completion, prediction=completion.patches + 3)
+    torch.testing.assert_close(brighter.detail_error, torch.zeros((), dtype=torch.float64))

@@ -206,7 +206,7 @@ def edited(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]
         (edited(lambda stored: stored["settings"].update(stpes=3)), "a run has no setting stpes; did you mean steps?"),
         (edited(lambda stored: stored["settings"].update(steps="3")), "steps is '3'; choose a whole number from 1 up"),
         (edited(lambda stored: stored["settings"]["model_settings"].update(dmi=3)), "did you mean dim?"),
-        (edited(lambda stored: stored.update(format_version=4)), "format version 4"),
+        (edited(lambda stored: stored.update(format_version=5)), "format version 5"),
     ],
 )
 def test_a_record_that_can_t_be_used_gets_one_sentence(

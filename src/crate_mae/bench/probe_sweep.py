@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from crate_mae.bench.harness import race
 from crate_mae.bench.table import Row, at_most
-from crate_mae.evaluation.linear_probe import STRENGTHS
+from crate_mae.evaluation.linear_probe import PAPER_STRENGTHS
 from crate_mae.evaluation.logistic_path import MAX_ITER, TOL, logistic_path
 
 APART = 0.1
@@ -87,7 +87,7 @@ def rows(sizes: Sizes, console: Console) -> Iterator[Row]:
 def separate(data: Data, tol: float = TOL, max_iter: int = MAX_ITER) -> list[Fitted]:
     """Six independent fits."""
     found = []
-    for C in STRENGTHS:
+    for C in PAPER_STRENGTHS:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ConvergenceWarning)
             model = LogisticRegression(C=C, tol=tol, max_iter=max_iter).fit(data.train, data.train_labels)
@@ -98,7 +98,7 @@ def separate(data: Data, tol: float = TOL, max_iter: int = MAX_ITER) -> list[Fit
 
 def sweep(data: Data, tol: float = TOL, max_iter: int = MAX_ITER) -> list[Fitted]:
     """The same six along one path."""
-    path = logistic_path(data.train, data.train_labels, STRENGTHS, tol, max_iter)
+    path = logistic_path(data.train, data.train_labels, PAPER_STRENGTHS, tol, max_iter)
     return [
         Fitted(fit.C, fit.iterations, fit.converged, 100 * fit.model.score(data.test, data.test_labels)) for fit in path
     ]

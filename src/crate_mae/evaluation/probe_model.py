@@ -43,6 +43,8 @@ class ProbeSettings:
     """Probe the same architecture with random weights too, which the seed decides."""
     pixels: bool = False
     """Probe the raw pixels too."""
+    strengths: tuple[float, ...] = STRENGTHS
+    """Values of C, in ascending order."""
     seed: int = 0
 
 
@@ -119,8 +121,8 @@ def run(model: ImageModel, settings: ProbeSettings, out: Path, reader: Reader) -
     if settings.pixels:
         pixels = {name: _pixels(model, part, reader, name) for name, part in images.parts.items()}
         tasks.append(Task("", "pixels", "", pixels))
-    with progress("probing", 2 * len(STRENGTHS) * len(tasks), console) as advance:
-        results = [Result(task, *_measure(task.features, settings.seed, advance)) for task in tasks]
+    with progress("probing", 2 * len(settings.strengths) * len(tasks), console) as advance:
+        results = [Result(task, *_measure(task.features, settings, advance)) for task in tasks]
     _write(out, model, settings, images, results)
     _draw(out, model, results)
     _print(console, results, [images.words, *_notes(results)], out)
@@ -175,13 +177,24 @@ def _pixels(model: ImageModel, source: ImageSource, reader: Reader, name: str) -
     return extract(source, transform, lambda images: {"pixels": images.flatten(1)}, reader, f"pixels, {name}")["pixels"]
 
 
-def _measure(features: Mapping[str, Features], seed: int, advance: Callable[[str], None]) -> tuple[Probe, float]:
+def _measure(
+    features: Mapping[str, Features], settings: ProbeSettings, advance: Callable[[str], None]
+) -> tuple[Probe, float]:
     """The linear probe and the accuracy of the nearest neighbours."""
     test = features["test"]
     fitted = [features[name] for name in ("train", "validation") if name in features]
     values, labels = np.concatenate([part.values for part in fitted]), np.concatenate([part.labels for part in fitted])
     held_out = np.arange(len(labels)) >= len(fitted[0].labels) if len(fitted) == 2 else None
-    probe = linear_probe(values, labels, test.values, test.labels, seed=seed, held_out=held_out, advance=advance)
+    probe = linear_probe(
+        values,
+        labels,
+        test.values,
+        test.labels,
+        strengths=settings.strengths,
+        seed=settings.seed,
+        held_out=held_out,
+        advance=advance,
+    )
     train, test_values = torch.from_numpy(values), torch.from_numpy(test.values)
     return probe, nearest_neighbours(train, torch.from_numpy(labels), test_values, torch.from_numpy(test.labels))
 

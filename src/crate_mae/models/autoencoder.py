@@ -108,6 +108,10 @@ class MaskedAutoencoder(ImageModel):
         return mask if isinstance(mask, Mask) else Mask.of(mask, batch.shape[0], self.num_patches, batch.device)
 
 
+SMOOTH = 0.01
+"""Added to a patch's variance, so that a patch of one colour has no infinite weight in ``detail_error``."""
+
+
 @dataclass(frozen=True)
 class Completion:
     """The autoencoder's output for masked images."""
@@ -132,6 +136,18 @@ class Completion:
     def image_errors(self) -> Float[Tensor, " b"]:
         """Mean squared error over the masked patches of each image; zero if none is masked."""
         return self.mask.mean_over_masked(self.errors, dim=-1)
+
+    @property
+    def detail_error(self) -> Float[Tensor, ""]:
+        """The mean over the masked patches of |r - mean(r)|^2 / (var(x) + 0.01), with r the error of patch x.
+
+        What is left of the error without the patch's mean colour, as a share of what there is to predict: a smooth
+        patch counts as much as one of high contrast. Targets of ``norm_pix_loss`` do the same, but a model that is
+        trained on them can't complete an image without its original.
+        """
+        error = self.prediction - self.targets
+        share = error.var(-1, correction=0) / (self.targets.var(-1) + SMOOTH)
+        return self.mask.mean_over_masked(share)
 
     @cached_property
     def completed(self) -> Float[Tensor, "b c H W"]:

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int, UInt8
 
 from crate_mae.bench.race.images import batch, load
 from crate_mae.bench.race.training import EVALUATED_AT_ONCE, masked_error
-from crate_mae.evaluation.linear_probe import STRENGTHS, linear_probe
+from crate_mae.evaluation.linear_probe import PAPER_STRENGTHS, linear_probe
 from crate_mae.features.extraction import Which, describe
 from crate_mae.models.image_model import ImageModel
 from crate_mae.models.zoo import load_autoencoder
@@ -71,9 +71,17 @@ class DeskProbed(DeskTask, ProbeTask):
                 def advance(note: str) -> None:
                     nonlocal fits
                     fits += 1
-                    report(0.4 + 0.3 * (len(results) + fits / (2 * len(STRENGTHS))), note)
+                    report(0.4 + 0.3 * (len(results) + fits / (2 * len(PAPER_STRENGTHS))), note)
 
-                found = linear_probe(values, labels, test_features[which], truth, seed=self.model.seed, advance=advance)
+                found = linear_probe(
+                    values,
+                    labels,
+                    test_features[which],
+                    truth,
+                    strengths=PAPER_STRENGTHS,
+                    seed=self.model.seed,
+                    advance=advance,
+                )
                 chosen, best = found.chosen, found.best_on_test
                 results.append(
                     {

@@ -13,6 +13,7 @@ from typing import Any
 from crate_mae.data.named import Split
 from crate_mae.data.open import find_images, open_dataset
 from crate_mae.device import pick_device
+from crate_mae.evaluation.linear_probe import PAPER_STRENGTHS
 from crate_mae.evaluation.probe_model import ProbeSettings
 from crate_mae.evaluation.probe_model import run as probe
 from crate_mae.features.extraction import Reader
@@ -133,7 +134,12 @@ class Probed(ProbeTask):
         workers = place.scale.finetuning(self.model, self.data).workers
         reader = Reader(workers=workers, console=QUIET)
         settings = ProbeSettings(
-            self.data, place.data_root, pools=("cls", "mean"), untrained=False, seed=self.model.seed
+            self.data,
+            place.data_root,
+            pools=("cls", "mean"),
+            untrained=False,
+            strengths=PAPER_STRENGTHS,
+            seed=self.model.seed,
         )
         probe(model, settings, out, reader)
 

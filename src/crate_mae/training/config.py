@@ -146,6 +146,8 @@ class PretrainConfig(RunConfig):
     """
     mask_ratio: Share = 0.75
     """The fraction of the patches that is masked."""
+    detail: Annotated[float, Since(4, before=0.0), Range(least=0)] = 0.0
+    """The weight of the error of each patch's detail in the loss: features gain, the error of the completion rises."""
     pictures: Annotated[CountOr0, HOW_IT_RUNS, UNLISTED] = 8
     """How many validation images are drawn masked, completed and original at each ``reconstruction``; 0 for none."""
 

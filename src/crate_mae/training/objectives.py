@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,7 @@ class Objective(nn.Module, ABC):
     """A model and its loss."""
 
     model: ImageModel
-    measures: ClassVar[str]
+    measures: str
     """The loss in words, for the axis of a figure."""
 
     @abstractmethod
@@ -27,16 +27,20 @@ class Objective(nn.Module, ABC):
 
 
 class Completing(Objective):
-    """The error of the completion on the masked patches."""
+    """The error of the completion on the masked patches, plus ``detail`` times the completion's ``detail_error``."""
 
     measures = "mean squared error on masked patches"
 
-    def __init__(self, model: MaskedAutoencoder):
+    def __init__(self, model: MaskedAutoencoder, detail: float = 0.0):
         super().__init__()
         self.model: MaskedAutoencoder = model
+        self.detail = detail
+        if detail:
+            self.measures = f"{type(self).measures} + {detail:g} x detail error"
 
     def forward(self, images: Float[Tensor, "b c H W"], given: Bool[Tensor, "b n"]) -> Float[Tensor, ""]:
-        return self.model(images, given).loss
+        completion = self.model(images, given)
+        return completion.loss + self.detail * completion.detail_error if self.detail else completion.loss
 
 
 class Classifying(Objective):

@@ -41,7 +41,7 @@ def pretraining(config: PretrainConfig, training: ImageSource, validation: Image
     drawn = evenly_spaced(validation, config.pictures) if config.pictures else None
     return Job(
         config,
-        Completing(model),
+        Completing(model, config.detail),
         MaskedSamples(training, augmentation(config, model.config), model.num_patches, config.mask_ratio, config.seed),
         evaluators(config, samples, processes),
         draw=Completions(masked_as_evaluated(drawn, model.config, config.mask_ratio)) if drawn else None,

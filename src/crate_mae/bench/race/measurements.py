@@ -16,7 +16,7 @@ from crate_mae.bench.race.layers import by_layer
 from crate_mae.bench.race.recipes import REFERENCES, Course, Recipe
 from crate_mae.bench.race.training import EVALUATED_AT_ONCE, Report, fast_products, masked_batches, masked_error
 from crate_mae.evaluation.knn import nearest_neighbours
-from crate_mae.evaluation.linear_probe import STRENGTHS, linear_probe
+from crate_mae.evaluation.linear_probe import PAPER_STRENGTHS, linear_probe
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.classifier import Classifier
 from crate_mae.tokens import patchify
@@ -84,9 +84,11 @@ def features(it: Pretrained, report: Report) -> Numbers:
     def advance(note: str) -> None:
         nonlocal fits
         fits += 1
-        report(0.5 + 0.5 * fits / (2 * len(STRENGTHS)), note)
+        report(0.5 + 0.5 * fits / (2 * len(PAPER_STRENGTHS)), note)
 
-    found = linear_probe(train, labels, test, images.test_labels, held_out=held_out, advance=advance)
+    found = linear_probe(
+        train, labels, test, images.test_labels, strengths=PAPER_STRENGTHS, held_out=held_out, advance=advance
+    )
     return {"probe": found.accuracy, "C": found.C, "knn": knn}
 
 
