@@ -15,6 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
+from crate_mae.bench.race import recipes
 from crate_mae.bench.race.command import race
 from crate_mae.bench.race.recipes import DECODER, Course, Recipe
 
@@ -143,6 +144,11 @@ ROUNDS = {
             ],
         },
     ),
+    5: Round(
+        120,
+        (recipes.CRATE_MAE, recipes.VIT_MAE),
+        {family: [{}, {"warmup": 0.02}, {"warmup": 0.25}, {"positions": "learned"}] for family in FAMILIES},
+    ),
 }
 
 
@@ -182,7 +188,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/search"))
     given = parser.parse_args()
     chosen = ROUNDS[given.round]
-    recipes = [trial(base, changes) for base in chosen.bases for changes in chosen.trials[base.title]]
+    trials = [trial(base, changes) for base in chosen.bases for changes in chosen.trials[base.title]]
     race(
         given.out,
         given.data_root,
@@ -190,7 +196,7 @@ def main() -> None:
         seeds=1,
         console=Console(),
         command=f"python -m crate_mae.bench.race.search --round {given.round}",
-        recipes={"cifar10": {recipe.title: recipe for recipe in recipes}},
+        recipes={"cifar10": {one.title: one for one in trials}},
         courses={"cifar10": COURSE},
     )
 
