@@ -40,17 +40,6 @@ def bench() -> str:
     return table.markdown(rows, found["machine"], found["command"])
 
 
-def bench_runs() -> str:
-    """The rows near their goals in several whole runs."""
-    found = record("bench_runs")
-    commits = found["commits"]
-    lines = [f"| what | goal | {' | '.join(commits)} |", f"|---|---:|{'---:|' * len(commits)}"]
-    for row in found["rows"]:
-        results = (", ".join(f"{value:.2f}" for value in row["results"][commit]) for commit in commits)
-        lines.append(f"| {row['what']} | {row['goal']} | {' | '.join(results)} |")
-    return "\n".join([*lines, ""])
-
-
 def profile() -> str:
     """Shares of a training step, of each model that was profiled."""
     rows = [row for row in record("bench")["rows"] if row["group"] == "profile"]
@@ -109,7 +98,7 @@ SCALES = {"desk": "reproduce", "digits": "reproduce-digits"}
 """Folders of their records."""
 TABLES: dict[str, Callable[[], str]] = {
     made.__name__.replace("_", "-"): made
-    for made in (bench, bench_runs, profile, race, race_layers, search_1, search_2, search_4, soak)
+    for made in (bench, profile, race, race_layers, search_1, search_2, search_4, soak)
 }
 for scale, folder in SCALES.items():
     TABLES[f"{scale}-protocol"] = partial(protocol, scale)
