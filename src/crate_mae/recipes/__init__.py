@@ -23,13 +23,21 @@ from crate_mae.recipes.imagenet import (
     vit_mae_small_imagenet,
 )
 from crate_mae.recipes.small_data import DIGITS_SHAPE as DIGITS_SHAPE
-from crate_mae.recipes.small_data import cifar10_cpu, cifar10_paper_cpu, digits, imagenette_cpu, tiny_imagenet_cpu
+from crate_mae.recipes.small_data import (
+    cifar10_cpu,
+    cifar10_paper_cpu,
+    digits,
+    digits_paper,
+    imagenette_cpu,
+    tiny_imagenet_cpu,
+)
 from crate_mae.training.config import FinetuneConfig, PretrainConfig, RunConfig
 
 PRETRAIN: dict[str, Callable[[], PretrainConfig]] = {
     recipe.__name__: recipe
     for recipe in (
         digits,
+        digits_paper,
         cifar10_cpu,
         cifar10_paper_cpu,
         imagenette_cpu,

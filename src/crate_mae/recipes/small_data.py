@@ -19,13 +19,25 @@ DIGITS_SHAPE: dict[str, Any] = {
 
 
 def digits() -> PretrainConfig:
-    """A small CRATE-MAE on scikit-learn's 8 x 8 digits, which need no download.
+    """A small CRATE-MAE of the residual form on scikit-learn's 8 x 8 digits, which need no download.
 
     Command: crate-mae pretrain --recipe digits --out runs/digits
+    Hardware: 2 CPU cores. Time: 40 s. Result: error 0.304 on the test digits; linear probe of the patches side by side
+    98.2 %. It is the demo's model.
+    """
+    return replace(
+        digits_paper(), recipe="digits", model="crate_mae_tiny_residual", optimiser="muon", learning_rate=4e-3
+    )
+
+
+def digits_paper() -> PretrainConfig:
+    """The same in the paper's form, trained by AdamW.
+
+    Command: crate-mae pretrain --recipe digits_paper --out runs/digits-paper
     Hardware: 2 CPU cores. Time: 82 s. Result: validation error 0.325; linear probe of the mean of patches 97.3 %.
     """
     return PretrainConfig(
-        recipe="digits",
+        recipe="digits_paper",
         model="crate_mae_tiny",
         model_settings=DIGITS_SHAPE,
         data="digits",
@@ -123,21 +135,11 @@ def tiny_imagenet_cpu() -> PretrainConfig:
     Command: crate-mae pretrain --recipe tiny_imagenet_cpu --data-root DIR --out runs/photographs
     Hardware: one CPU core with AVX512-BF16. Time: about 100 minutes. Result: not measured to its end.
     """
+    desk = _desk("tiny_imagenet_cpu", "tiny_imagenet", image_size=64, patch_size=8)
     return replace(
-        _desk("tiny_imagenet_cpu", "tiny_imagenet", image_size=64, patch_size=8),
-        model_settings={
-            "image_size": (64, 64),
-            "patch_size": (8, 8),
-            "dim": 384,
-            "depth": 6,
-            "heads": 6,
-            "eta": 0.5,
-            "lambda_": 0.1,
-            "decoder_dim": 192,
-            "decoder_depth": 2,
-            "decoder_heads": 6,
-        },
-        steps=16_000,
+        desk,
+        model_settings=desk.model_settings | {"depth": 6, "decoder_dim": 192, "decoder_heads": 6},
+        steps=14_500,
         detail=0.3,
         evaluators={"reconstruction": 1000, "representation": 2000},
         checkpoint_every=250,

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from rich.console import Console
 
 from crate_mae.analysis.completed_images import Panels, completion_panels
 from crate_mae.analysis.layerwise import LayerCurves, layer_curves
@@ -13,7 +12,7 @@ from crate_mae.data.masked import MaskedBatch
 from crate_mae.data.source import ImageSource
 from crate_mae.evaluation.linear_probe import Probe, linear_probe
 from crate_mae.evaluation.probe_model import open_parts
-from crate_mae.features.extraction import Features, Reader, Which, model_features
+from crate_mae.features.extraction import Features
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.training.config import PretrainConfig
 from crate_mae.training.evaluators import as_evaluated, masked_as_evaluated
@@ -106,10 +105,11 @@ def mean_patch_error(model: MaskedAutoencoder, train: MaskedBatch, test: MaskedB
     return (model.patches(test.images) - mean).square().mean(-1)[test.masks].mean().item()
 
 
+@torch.no_grad()
 def features(model: MaskedAutoencoder, source: ImageSource) -> Features:
-    """The mean over the patches of the encoder's output."""
-    which = Which(-1, "mean")
-    return model_features(model, source, [which], reader=Reader(console=Console(quiet=True)))[which]
+    """The encoder's output, patches side by side: N d numbers that keep their places, as pixels do."""
+    batch = next(evaluation_batches(as_evaluated(source, model.config), len(source)))
+    return Features(model.features(batch.images, pool="grid").flatten(1).numpy(), batch.labels.numpy())
 
 
 def pixels(model: MaskedAutoencoder, source: ImageSource) -> Features:

@@ -87,7 +87,7 @@ def _add_probes(report: Report, out: Path, found: DemoResults) -> None:
     report.picture(
         figures.save(drawn, out / "probe.png"),
         "Accuracy of logistic regression on standardised features of the test digits. The features of a network are "
-        "the mean over the patches of its encoder's output. C is chosen on a fifth of the training digits. One seed.",
+        "its encoder's output, the patches side by side. C is chosen on a fifth of the training digits. One seed.",
         "Bars: probe accuracy of the untrained network, raw pixels and the pretrained network",
     )
     report.table(

@@ -62,7 +62,7 @@ def _digits_model(variant: Variant, size: Size) -> dict[str, Any]:
 
 def digits() -> Scale:
     """Very small models on scikit-learn's digits, which need no download."""
-    first = replace(recipes.digits(), steps=1200, checkpoint_every=200)
+    first = replace(recipes.digits_paper(), steps=1200, checkpoint_every=200)
     second = replace(recipes.finetune_digits(), steps=600)
     pretrain, finetune = {}, {}
     for (variant, size), name in NAMES.items():
