@@ -188,3 +188,9 @@ def test_a_wrong_mean_colour_is_no_error_of_detail(six: Tensor) -> None:
     completion = model(six, random_mask(6, model.num_patches, 0.5, torch.Generator().manual_seed(1)))
     brighter = replace(completion, prediction=completion.patches + 3)
     torch.testing.assert_close(brighter.detail_error, torch.zeros((), dtype=torch.float64))
+
+
+def test_patches_of_one_number_have_no_detail() -> None:
+    model = small_model("crate_mae_tiny", image_size=4, patch_size=1, channels=1)
+    with pytest.raises(UserError, match="detail needs patches of more than one number"):
+        Completing(model, detail=0.3)

