@@ -7,7 +7,15 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from crate_mae.evaluation.logistic_path import TOGETHER, Fit, Pair, _inverse_hessian, logistic_path, mean_loss
+from crate_mae.evaluation.logistic_path import (
+    TOGETHER,
+    Fit,
+    Pair,
+    _inverse_hessian,
+    _is_curved,
+    logistic_path,
+    mean_loss,
+)
 
 STRENGTHS = (1e-2, 1.0, 1e2)
 
@@ -120,3 +128,21 @@ def test_the_inverse_hessian_maps_the_last_change_to_its_step() -> None:
     whole = np.block([[basis, np.zeros((5, 1))], [np.zeros((1, 5)), np.ones((1, 1))]])
     guess = np.linalg.inv(whole @ np.diag(hessian) @ whole.T)
     np.testing.assert_allclose(_inverse_hessian(steps[0], [], hessian, basis), steps[0] @ guess, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_features_without_curvature_do_no_harm(dtype: type) -> None:
+    """The class token of layer 0 is the same for every image: standardised, it is all zeros but for rounding."""
+    _, labels = noisy(classes=3)
+    features = np.full((len(labels), 4), 1e-20, dtype=dtype)
+    with np.errstate(divide="raise", invalid="raise"):
+        fits = list(logistic_path(features, labels, (1e-2, 1e-1, *STRENGTHS, 1e5)))
+    assert all(fit.converged and np.isfinite(fit.model.coef_).all() for fit in fits)
+
+
+def test_a_pair_without_curvature_is_left_out() -> None:
+    step = np.ones((2, 3))
+    assert _is_curved(Pair(step, 0.1 * step))
+    assert not _is_curved(Pair(step, 0 * step))
+    assert not _is_curved(Pair(step, -step))
+    assert not _is_curved(Pair(0 * step, 0 * step))

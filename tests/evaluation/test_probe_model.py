@@ -78,7 +78,7 @@ def test_the_command_writes_its_numbers(
     ]
     for result in report["results"]:
         tests = {row["C"]: row["test"] for row in result["sweep"]}
-        assert list(tests) == [1, 10, 100, 1e3, 1e4, 1e5]
+        assert list(tests) == [0.01, 0.1, 1, 10, 100, 1e3, 1e4, 1e5]
         assert result["accuracy"] == tests[result["C"]] <= result["paper_protocol"]["accuracy"] == max(tests.values())
         assert f"{result['accuracy']:.1f} % (C = {result['C']:g})" in printed
         assert f"{result['nearest_neighbours']:.1f} %" in printed
@@ -125,7 +125,7 @@ def test_fits_that_are_cut_short_are_named(
     data = colours(tmp_path / "set", {"train": {"red": 20, "green": 20}, "test": {"red": 5, "green": 6}})
     monkeypatch.setattr(probe_model, "linear_probe", partial(linear_probe, tol=1e-12, max_iter=1))
     main(["probe", str(coloured_model("autoencoder", tmp_path / "c")), "--data", str(data), "--no-untrained"])
-    assert "Not converged: layer -1, mean: C = 1, 10, 100, 1000, 10000, 100000." in capsys.readouterr().out
+    assert "Not converged: layer -1, mean: C = 0.01, 0.1, 1, 10, 100, 1000, 10000, 100000." in capsys.readouterr().out
 
 
 def test_the_numbers_are_those_of_the_parts(checkpoint: Path) -> None:

@@ -120,7 +120,7 @@ def test_the_card_says_what_the_run_folder_says(runs: Path) -> None:
         "| learning_rate | 0.01 |",
         "| evaluators.reconstruction | 500 |",
         "| mask_ratio | 0.75 |",
-        "| model | crate_mae_tiny |",
+        "| model | crate_mae_tiny_residual |",
         "| model.patch_size | ",
         "| step of this checkpoint | 20, chosen by val_loss |",
         "| val_loss | 0.5 | mean squared error on the masked patches of validation images |",
@@ -135,7 +135,9 @@ def test_the_card_says_what_the_run_folder_says(runs: Path) -> None:
     assert tuned.data.metrics == ["accuracy"]
     assert "| val_accuracy | 92.5 | per cent of validation images |" in tuned.text
     assert "| started from | another checkpoint, which is not on record here: its weights |" in tuned.text
-    assert "| model | crate_mae_tiny |" not in tuned.text  # a fine-tuning from a checkpoint does not read that setting
+    assert (
+        "| model | crate_mae_tiny_residual |" not in tuned.text
+    )  # a fine-tuning from a checkpoint does not read that setting
     assert str(runs) not in str(tuned)
 
     recorded(runs / "cifar", small_model("crate_mae_tiny"), data="cifar10")

@@ -23,7 +23,7 @@ def test_a_recipe_passes_through_json(name: str) -> None:
 def test_a_recipe_that_does_not_exist() -> None:
     with pytest.raises(UserError, match="did you mean digits"):
         find("digit", PRETRAIN)
-    with pytest.raises(UserError, match="there are digits, cifar10_cpu"):
+    with pytest.raises(UserError, match="there are digits, digits_paper, cifar10_cpu"):
         find("zzzzz", PRETRAIN)
 
 

@@ -25,12 +25,12 @@ SMALL = {
     "evaluate_every": 15,
     "checkpoint_every": 10,
 }
-"""``digits``, smaller; the lines of metrics and the checkpoints fall on different steps."""
+"""``digits_paper``, smaller; the lines of metrics and the checkpoints fall on different steps."""
 
 
 def words(out: Path, *more: str, task: str = "pretrain", **settings: Any) -> list[str]:
     """The command line of a small run; ``model__dim`` stands for ``model.dim``."""
-    recipe = "digits" if task == "pretrain" else "finetune_digits"
+    recipe = "digits_paper" if task == "pretrain" else "finetune_digits"
     known = {name: value for name, value in SMALL.items() if task == "pretrain" or name != "pictures"}
     chosen = known | {name.replace("__", "."): value for name, value in settings.items()}
     sets = [word for name, value in chosen.items() for word in ("--set", f"{name}={value}")]

@@ -69,6 +69,7 @@ def logistic_path(
         penalty = (2 if len(classes) == 2 else 1) / (C * n)
         for pair in pairs:
             pair.change[:] += (penalty - before) * of_features * pair.step
+        pairs = deque(filter(_is_curved, pairs), maxlen=MEMORY)  # a weaker penalty may leave no curvature
         before = penalty
         hessian = curvature * np.append(spectrum.clip(0), 1.0) + penalty
         slope, iterations = gradient + penalty * of_features * weights, 0
@@ -86,7 +87,8 @@ def logistic_path(
             if moved_value > value:  # what is left to gain is below rounding
                 break
             moved_slope = found.gradient + penalty * of_features * moved
-            pairs.append(Pair(moved - weights, moved_slope - slope))
+            if _is_curved(pair := Pair(moved - weights, moved_slope - slope)):
+                pairs.append(pair)
             weights, slope, (loss, gradient, curvature) = moved, moved_slope, found
             iterations += 1
         converged = bool(np.abs(slope).max() <= tol)
@@ -98,6 +100,12 @@ class Pair(NamedTuple):
 
     step: Float[np.ndarray, "k d_1"]
     change: Float[np.ndarray, "k d_1"]
+
+
+def _is_curved(pair: Pair) -> bool:
+    """Whether F curves upwards along the step by more than rounding, as L-BFGS needs it."""
+    step, change = pair
+    return bool(np.vdot(step, change) > 1e-10 * np.linalg.norm(step) * np.linalg.norm(change))
 
 
 class Loss(NamedTuple):
