@@ -23,13 +23,14 @@ from crate_mae.evaluation.linear_probe import linear_probe
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.zoo import model_config
 from crate_mae.tokens import random_mask
-from crate_mae.training.optim import adamw, cosine_schedule, set_learning_rate
+from crate_mae.training.optim import cosine_schedule, optimiser_of, set_learning_rate
 
 STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 
 
 def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--recipe", choices=("digits", "digits_paper"), default="digits")
     parser.add_argument("--patch", type=int, nargs=2, default=(2, 4))
     parser.add_argument("--dim", type=int, default=192)
     parser.add_argument("--mask", type=float, default=0.75)
@@ -60,11 +61,11 @@ def training_digits() -> tuple[Float[Tensor, "n 1 8 8"], np.ndarray]:
 
 
 def pretrained(images: Float[Tensor, "n 1 8 8"], given: argparse.Namespace, seed: int) -> MaskedAutoencoder:
-    """The ``digits`` recipe with what is ``given`` instead, in a plain loop."""
-    recipe = recipes.digits()
+    """The recipe with what is ``given`` instead, in a plain loop."""
+    recipe = recipes.PRETRAIN[given.recipe]()
     shape = recipe.model_settings | {"patch_size": tuple(given.patch), "dim": given.dim}
     model = MaskedAutoencoder(model_config(recipe.model, **shape), torch.Generator().manual_seed(seed))
-    optimiser = adamw(model, recipe.learning_rate, recipe.weight_decay)
+    optimiser = optimiser_of(model, recipe.optimiser, recipe.learning_rate, recipe.weight_decay, recipe.betas)
     generator = torch.Generator().manual_seed(seed)
     for step in range(given.steps):
         set_learning_rate(optimiser, cosine_schedule(step, given.steps, recipe.warmup, recipe.learning_rate))
