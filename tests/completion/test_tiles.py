@@ -14,7 +14,6 @@ from crate_mae.completion.tiles import (
     lay_tiles,
     plan_random,
     plan_region,
-    seam_weights,
     surround,
     thickness,
     tile_weights,
@@ -182,11 +181,3 @@ def test_weights_fall_from_the_middle_of_a_tile_to_its_edges() -> None:
     assert (weights > 0).all()
     assert (np.diff(weights[:5], axis=0) > 0).all()
     np.testing.assert_allclose(weights, weights[::-1, ::-1], rtol=1e-5)
-
-
-def test_the_seam_rises_over_its_width_inside_the_region() -> None:
-    region = box((20, 20), 5, 5, 10, 15)  # it reaches the picture's right edge, which is no border
-    weights = seam_weights(region, 3)
-    assert (weights[~region] == 0).all()
-    np.testing.assert_allclose(weights[10, 5:], [0.25, 0.5, 0.75, *[1] * 12])
-    np.testing.assert_allclose(weights[5:15, 19], [0.25, 0.5, 0.75, 1, 1, 1, 1, 0.75, 0.5, 0.25])

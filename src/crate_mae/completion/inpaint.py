@@ -12,7 +12,8 @@ from torch import Tensor
 from crate_mae import image_files, image_tensors
 from crate_mae.completion.mask_regions import Region
 from crate_mae.completion.photo import Photo
-from crate_mae.completion.tiles import Plan, Tile, bounds, seam_weights, tile_weights
+from crate_mae.completion.seam import without_seam
+from crate_mae.completion.tiles import Plan, Tile, bounds, tile_weights
 from crate_mae.errors import UserError
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.settings import Size
@@ -46,10 +47,10 @@ def inpaint(photo: Photo, plan: Plan, model: MaskedAutoencoder, advance: Callabl
         return (model.complete(normalised, masks, original_known=False) * std + mean).cpu()
 
     seen = model_view(photo, config.channels)
-    fill = completed_region(seen, plan, complete, config.image_size)
+    fill = without_seam(seen, plan.region, completed_region(seen, plan, complete, config.image_size)).clip(0, 1)
     box = tuple(slice(*side) for side in bounds(plan.region))
     difference = (fill - seen[box])[plan.region[box]] / np.array(config.std, dtype=np.float32)
-    return Filled(paste(photo, plan, fill), float(np.square(difference).mean()))
+    return Filled(paste(photo, plan.region, fill), float(np.square(difference).mean()))
 
 
 def model_view(photo: Photo, channels: int) -> Float[np.ndarray, "H W channels"]:
@@ -136,16 +137,12 @@ def _resample(
     return np.stack([np.asarray(band, dtype=np.float32) for band in bands], 2)
 
 
-def paste(photo: Photo, plan: Plan, fill: Float[np.ndarray, "h w c"]) -> Photo:
-    """The picture with its region replaced: (1 - a) picture + a fill, with a of ``seam_weights``."""
-    box = tuple(slice(*side) for side in bounds(plan.region))
-    amount = seam_weights(plan.region, plan.seam)[box]
-    inside = plan.region[box]
-    before = photo.pixels[box][inside].astype(np.float32)
-    after = _in_bands(fill[inside], photo.pixels.shape[2]) * photo.top
-    blended = before + amount[inside][:, None] * (after - before)
+def paste(photo: Photo, region: Region, fill: Float[np.ndarray, "h w c"]) -> Photo:
+    """The picture with its region replaced by the fill."""
+    box = tuple(slice(*side) for side in bounds(region))
+    inside = region[box]
     pixels = photo.pixels.copy()
-    pixels[box][inside] = blended.round().clip(0, photo.top).astype(pixels.dtype)
+    pixels[box][inside] = (_in_bands(fill[inside], pixels.shape[2]) * photo.top).round().astype(pixels.dtype)
     return Photo(pixels, photo.profile, photo.exif)
 
 

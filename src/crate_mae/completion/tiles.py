@@ -28,8 +28,6 @@ SHIFTS = np.arange(-4, 4) / 8
 """The shifts of a tile that are tried in each direction, in patches."""
 VIEWS = 4
 """The largest number of shifts that are used for a tile of one size."""
-SEAMS = (1, 8)
-"""Smallest and largest width of the seam, in pixels."""
 ROUNDING = 1e-6
 
 
@@ -60,8 +58,6 @@ class Plan:
     tiles: Sequence[Tile]
     masks: Bool[np.ndarray, "tiles patches"]
     """The patches of each tile that are masked."""
-    seam: int
-    """Width in pixels over which the region's border is blended with the picture."""
 
 
 # --- a region of any shape ---
@@ -88,8 +84,7 @@ def plan_region(region: Region, image: Size, grid: Size) -> Plan:
             masks = [covered >= 0.5]
     if any(mask.all() for mask in masks):
         raise UserError("the region leaves too little of the picture to complete it from; choose a smaller one.")
-    seam = int(np.clip(round(thick / 16), *SEAMS))
-    return Plan(region, tiles, np.stack([mask.flatten() for mask in masks]), seam)
+    return Plan(region, tiles, np.stack([mask.flatten() for mask in masks]))
 
 
 def thickness(region: Region) -> int:
@@ -225,8 +220,7 @@ def plan_random(size: Size, image: Size, grid: Size, ratio: float, generator: to
     tiles = [Tile(row * height, column * width, grid[0] * height, grid[1] * width) for row, column in corners]
     if not region.any() or any(region[tile.pixels].all() for tile in tiles):
         raise UserError(f"a picture of {size[1]} x {size[0]} pixels is too small for a random mask; use --rectangle.")
-    seam = int(np.clip(round(min(height, width) / 16), *SEAMS))
-    return Plan(region, tiles, masks, seam)
+    return Plan(region, tiles, masks)
 
 
 def _cell_starts(cells: int, side: int) -> list[int]:
@@ -246,22 +240,3 @@ def tile_weights(tile: Tile) -> Float[np.ndarray, "h w"]:
         for pixels, start, length in ((rows, tile.top, tile.height), (columns, tile.left, tile.width))
     )
     return np.outer(down, across).astype(np.float32)
-
-
-def seam_weights(region: Region, width: int) -> Float[np.ndarray, "H W"]:
-    """How much of the completion each pixel takes: 0 outside the region, then rising to 1 over ``width`` pixels.
-
-    The n-th pixel from the region's border has n / (width + 1), up to 1. The picture's own edge is no border.
-    """
-    depth, inside = region.astype(np.float32), region
-    for _ in range(width):
-        inside = _erode(inside)
-        depth += inside
-    return depth / (width + 1)
-
-
-def _erode(region: Region) -> Region:
-    """The pixels all of whose eight neighbours lie in the region."""
-    padded = np.pad(region, 1, constant_values=True)
-    rows = padded[:-2] & padded[1:-1] & padded[2:]
-    return rows[:, :-2] & rows[:, 1:-1] & rows[:, 2:]
