@@ -112,7 +112,8 @@ def test_processor_time_and_not_the_clock_decides(out: Path, monkeypatch: pytest
     assert [used for used, _ in state.curve] == [step / 64 for step in range(1, 21)]
 
 
-def test_a_stopped_training_continues_bit_for_bit(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("averaging", [0, 0.5])
+def test_a_stopped_training_continues_bit_for_bit(averaging: float, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = images.load(out / "images" / "toys")
 
     def trained(stop_at: int | None, name: str) -> dict[str, torch.Tensor]:
@@ -126,8 +127,9 @@ def test_a_stopped_training_continues_bit_for_bit(out: Path, monkeypatch: pytest
             if steps == stop_at:
                 raise training.Stopped
 
+        recipe = replace(CRATE, averaging=averaging)
         model, _ = training.train(
-            COURSE, CRATE, found, seconds=10 / 64, seed=3, checkpoint=out / f"{name}.pt", report=report
+            COURSE, recipe, found, seconds=10 / 64, seed=3, checkpoint=out / f"{name}.pt", report=report
         )
         return model.state_dict()
 
@@ -137,6 +139,35 @@ def test_a_stopped_training_continues_bit_for_bit(out: Path, monkeypatch: pytest
     assert (out / "parts.pt").is_file()
     for name, value in trained(None, "parts").items():
         assert torch.equal(value, whole[name]), name
+
+
+def test_weights_are_averaged_over_the_steps(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A = 0.9 A + 0.1 W after each step, from the first step's weights on; the training itself is the same."""
+    found, weights = images.load(out / "images" / "toys"), []
+
+    def dictionary(model: Any) -> torch.Tensor:
+        return model.encoder.blocks[0].ista.dictionary.detach().clone()
+
+    def watched(model: Any, *_: object) -> float:
+        weights.append(dictionary(model))
+        return 0.0
+
+    def trained(averaging: float) -> torch.Tensor:
+        clock = iter(range(10**6))
+        monkeypatch.setattr(training.time, "process_time", lambda: next(clock) / 64)
+        recipe = replace(CRATE, averaging=averaging)
+        model, _ = training.train(
+            COURSE, recipe, found, seconds=5 / 64, seed=0, checkpoint=out / f"{averaging}.pt", report=lambda *_: None
+        )
+        return dictionary(model)
+
+    monkeypatch.setattr(training, "masked_error", watched)
+    trained(0)
+    assert len(weights) == 5  # the curve has a point for each of so few steps
+    expected = weights[0]
+    for weight in weights[1:]:
+        expected = 0.9 * expected + 0.1 * weight
+    torch.testing.assert_close(trained(0.9), expected)
 
 
 def test_a_job_trains_measures_and_is_not_run_again(out: Path) -> None:

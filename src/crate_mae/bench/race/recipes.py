@@ -29,6 +29,8 @@ class Recipe:
     weight_decay: float = 0.05
     clip: float = 1.0
     """The largest norm of the gradient."""
+    averaging: float = 0.0
+    """What the result keeps of its former value at each step, as a running mean of the weights; 0 for the last ones."""
     batch: int = 128
     mask_ratio: float = 0.75
     finetune_rate: float = 1e-3

@@ -147,7 +147,10 @@ ROUNDS = {
     5: Round(
         120,
         (recipes.CRATE_MAE, recipes.VIT_MAE),
-        {family: [{}, {"warmup": 0.02}, {"warmup": 0.25}, {"positions": "learned"}] for family in FAMILIES},
+        {
+            family: [{}, {"warmup": 0.02}, {"warmup": 0.25}, {"positions": "learned"}, {"averaging": 0.998}]
+            for family in FAMILIES
+        },
     ),
 }
 

@@ -71,7 +71,7 @@ def train(
     def watched() -> float:
         return masked_error(model, images.train, held_out, recipe.mask_ratio)
 
-    budget = Budget(seconds, recipe.learning_rate, recipe.warmup, recipe.clip)
+    budget = Budget(seconds, recipe.learning_rate, recipe.warmup, recipe.clip, recipe.averaging)
     state = for_seconds(budget, model, optimiser, loss, checkpoint, report, watched)
     return model.eval(), state
 
@@ -87,6 +87,8 @@ class Budget:
     """The share of the seconds in which it rises."""
     clip: float
     """The largest norm of the gradient."""
+    averaging: float = 0.0
+    """Above 0, the model ends with A, which is A <- averaging A + (1 - averaging) W after each step with weights W."""
 
 
 def for_seconds(
@@ -116,6 +118,8 @@ def for_seconds(
             nn.utils.clip_grad_norm_(model.parameters(), budget.clip)
             optimiser.step()
             optimiser.zero_grad()
+            if budget.averaging:
+                _average(optimiser, budget.averaging)
             state.used += time.process_time() - began
             state.step += 1
             if watched is not None and state.used >= seconds * (len(state.curve) + 1) / CURVE_POINTS:
@@ -128,7 +132,20 @@ def for_seconds(
             if time.monotonic() - saved > SAVE_EVERY:
                 _save(checkpoint, model, optimiser, state)
                 saved = time.monotonic()
+    if budget.averaging:
+        for parameter, moments in optimiser.state.items():
+            parameter.data = moments["average"]
     return state
+
+
+@torch.no_grad()
+def _average(optimiser: torch.optim.Optimizer, kept: float) -> None:
+    """A step of the running mean, which is kept with the optimiser's moments, so that it is in a checkpoint."""
+    for parameter, moments in optimiser.state.items():
+        if "average" in moments:
+            moments["average"].lerp_(parameter, 1 - kept)
+        else:
+            moments["average"] = parameter.detach().clone()
 
 
 def fast_products() -> torch.autocast:
