@@ -20,7 +20,7 @@ from crate_mae.reports.demo_page import summary
 from crate_mae.reports.demo_photographs import squares
 
 PARTS = ["checkpoints/best/model.safetensors", "completions.png", "training.png", "probe.png", "layers.png"]
-PHOTOGRAPHS = [f"photographs{part}.png" for part in ("", "-layers", "-components", "-attention")]
+PHOTOGRAPHS = [f"photographs{part}.png" for part in ("", "-regions", "-layers", "-components", "-attention")]
 
 
 def test_a_short_demo_writes_everything_and_its_own_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@
 The photographs are scikit-learn's two, ``china.jpg`` and ``flower.jpg`` (Creative Commons Attribution).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +15,14 @@ from torch import Tensor
 
 from crate_mae import figures
 from crate_mae.analysis.attention import attention_maps
-from crate_mae.analysis.completed_images import completion_panels, pictures
+from crate_mae.analysis.completed_images import MASKED_COLOUR, completion_panels, pictures
 from crate_mae.analysis.components import components
 from crate_mae.analysis.layerwise import layer_curves
 from crate_mae.analysis.quantities import QUANTITIES
+from crate_mae.completion.inpaint import inpaint
+from crate_mae.completion.mask_regions import Rectangle, region_by_rectangle
+from crate_mae.completion.photo import read_photo
+from crate_mae.completion.tiles import plan_region
 from crate_mae.figures import inside
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.shipped import default_checkpoint
@@ -32,6 +36,8 @@ Images = Float[Tensor, "b c H W"]
 SQUARES = 3
 """Cut from each photograph, from left to right."""
 MASKED = 0.75
+REGIONS: tuple[Rectangle, ...] = ((0.55, 0.3, 0.8, 0.6), (0.5, 0.4, 0.75, 0.75))
+"""Filled in in each photograph, one at a time."""
 WATCHED = ("compression", "compression_normed", "sparsity")
 ATTENDED = slice(1, 5, 3)
 """The middle square of each photograph."""
@@ -51,6 +57,7 @@ def add_photographs(report: Report, out: Path, seed: int) -> None:
         f"{SQUARES} squares. The model was not trained on them.",
     )
     _add_completions(report, out, model, images, seed)
+    _add_regions(report, out, model, photos)
     _add_layers(report, out, model, images, seed)
     _add_components(report, out, model, images)
     _add_attention(report, out, model, images[ATTENDED])
@@ -72,6 +79,27 @@ def _add_completions(report: Report, out: Path, model: MaskedAutoencoder, images
         f"Masked, completed and original: the model sees {1 - MASKED:.0%} of the patches and predicts the others. The "
         "error is the mean squared error over the masked patches, in units of the pixels' variance.",
         "Three rows of photographs: masked, completed by the model, original",
+    )
+
+
+def _add_regions(
+    report: Report, out: Path, model: MaskedAutoencoder, photos: Sequence[UInt8[np.ndarray, "h w 3"]]
+) -> None:
+    masked, completed, original, errors = [], [], [], []
+    for photo in (read_photo(Image.fromarray(pixels)) for pixels in photos):
+        for rectangle in REGIONS:
+            plan = plan_region(region_by_rectangle(rectangle, photo.size), model.config.image_size, model.config.grid)
+            filled = inpaint(photo, plan, model)
+            original.append(photo.pixels / photo.top)
+            masked.append(np.where(plan.region[..., None], MASKED_COLOUR, original[-1]))
+            completed.append(filled.photo.pixels / photo.top)
+            errors.append(filled.error)
+    report.picture(
+        figures.save(figures.completions(masked, completed, original, errors), out / "photographs-regions.png"),
+        "A region filled in at the photograph's own size, as crate-mae complete does it. The model sees images of "
+        f"{model.config.image_size[1]} x {model.config.image_size[0]} pixels, so a large region has the likely colours "
+        "and shapes and no fine texture.",
+        "Three rows of photographs: with a region masked, with the region completed, original",
     )
 
 
