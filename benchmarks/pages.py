@@ -18,13 +18,22 @@ from crate_mae.bench import table
 from crate_mae.bench.profiling import KINDS, REST
 from crate_mae.bench.race import search as race_search
 from crate_mae.bench.race import table as race_table
+from crate_mae.models import shipped
 from crate_mae.reproduce import comparison_table
 from crate_mae.reproduce import pattern as paper_pattern
 
 RECORDS = Path(__file__).parent
 PAGES = [
     RECORDS.parent / "docs" / name
-    for name in ("log.md", "performance.md", "reliability.md", "residual-form.md", "results.md", "results-digits.md")
+    for name in (
+        "log.md",
+        "models.md",
+        "performance.md",
+        "reliability.md",
+        "residual-form.md",
+        "results.md",
+        "results-digits.md",
+    )
 ]
 MARKED = re.compile(r"(?<=<!-- table: )(\S+)( -->\n)(?:.*?)(?=<!-- end -->)", re.DOTALL)
 
@@ -77,6 +86,23 @@ def search_4() -> str:
     return race_search.table(record("search-4"))
 
 
+def shipped_models() -> str:
+    """The models that come with the package, from their records."""
+    asked = {"error": "val_loss", "CIFAR-10": "linear probe on CIFAR-10", "Imagenette": "linear probe on Imagenette"}
+    lines = ["| name | form | parameters | size | hours of one core | error | CIFAR-10 | Imagenette |"]
+    lines.append("|---|---|---:|---:|---:|---:|---:|---:|")
+    for name in shipped.shipped_names():
+        folder = shipped.ROOT / name
+        found = shipped.ShippedRecord.read(folder)
+        size = (folder / "model.safetensors").stat().st_size / 1e6
+        values = [next(one.value for one in found.numbers if one.what.startswith(what)) for what in asked.values()]
+        lines.append(
+            f"| `{name}` | {found.form} | {found.parameters / 1e6:.2f} M | {size:.1f} MB | {found.processor_hours:.2f} "
+            f"| {' | '.join(values)} |"
+        )
+    return "\n".join([*lines, ""])
+
+
 def soak() -> str:
     """What `make soak` did, found and measured."""
     return soak_record.markdown(record("soak"))
@@ -98,7 +124,7 @@ SCALES = {"desk": "reproduce", "digits": "reproduce-digits"}
 """Folders of their records."""
 TABLES: dict[str, Callable[[], str]] = {
     made.__name__.replace("_", "-"): made
-    for made in (bench, profile, race, race_layers, search_1, search_2, search_4, soak)
+    for made in (bench, profile, race, race_layers, search_1, search_2, search_4, shipped_models, soak)
 }
 for scale, folder in SCALES.items():
     TABLES[f"{scale}-protocol"] = partial(protocol, scale)

@@ -23,6 +23,7 @@ from crate_mae.hub.shipping import form_of, read_training, sample_error
 from crate_mae.models import shipped
 from crate_mae.models.shipped import DEFAULT, ShippedRecord, shipped_names
 from crate_mae.models.zoo import load_autoencoder
+from crate_mae.training.run_folder import Run
 from tests.conftest import small_model
 from tests.hub.recorded import recorded
 
@@ -84,13 +85,31 @@ def test_the_record_and_the_card_say_how_it_was_made(original: crate_mae.MaskedA
         "scikit-learn's handwritten digits",
         "| learning_rate | 0.01 |",
         "| val_loss (mean squared error on the masked patches of validation images), step 20 of 1,500 | 0.5 "
-        "| `crate-mae pretrain --recipe digits` |",
+        "| the commands above |",
         "hours of one core",
         "## Not good for",
         "24 x 12 pixels of a picture at a time",
     ):
         assert words in card.text
     assert card.data.license == "mit"
+
+
+def test_the_card_has_the_commands_of_every_start_that_trained(
+    original: crate_mae.MaskedAutoencoder, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ["/home/me/bin/crate-mae", "pretrain", "--recipe", "digits", "--out", "/home/me/run", "--set", "steps=9"]
+    monkeypatch.setattr(sys, "argv", first)
+    run = Run(recorded(place / "resumed", original))
+    for step, steps in ((7, 12), (7, 15)):  # the first of these was stopped before its first step
+        monkeypatch.setattr(sys, "argv", [*first[:2], "--resume", *first[4:6], "--set", f"steps={steps}"])
+        run.note_start(step, 1, torch.device("cpu"))
+    ship("resumed", "resumed", monkeypatch=monkeypatch)
+    card = (shipped.ROOT / "resumed" / "README.md").read_text()
+    assert (
+        "| commands | `crate-mae pretrain --recipe digits --set steps=9`; "
+        "from step 7: `crate-mae pretrain --resume --set steps=15` |"
+    ) in card
+    assert "/home/me" not in card
 
 
 def test_the_card_s_python_runs(original: crate_mae.MaskedAutoencoder, photo: Path) -> None:
@@ -238,7 +257,7 @@ def test_a_model_of_the_package_gives_its_numbers(name: str) -> None:
     assert sample_error(model) == pytest.approx(record.sample_error, rel=1e-3)
     assert record.parameters == model.num_parameters
     card = (shipped.ROOT / name / "README.md").read_text()
-    assert re.search(r"hours of one core", card)
+    assert re.search(r"hours? of one core", card)
     assert all(number.value in card and number.command in card for number in record.numbers)
 
 

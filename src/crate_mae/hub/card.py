@@ -102,6 +102,10 @@ def _of_this_model(model: "ImageModel", run: Path) -> Record:
     return record
 
 
+def _layers(number: int) -> str:
+    return "1 layer" if number == 1 else f"{number} layers"
+
+
 def model_rows(model: "ImageModel") -> list[tuple[str, Any]]:
     """The shape of a model, for a card."""
     config = model.config
@@ -110,10 +114,10 @@ def model_rows(model: "ImageModel") -> list[tuple[str, Any]]:
         ("parameters", f"{model.num_parameters:,}"),
         ("image", f"{_by(config.image_size)} pixels, channels: {config.channels}"),
         ("patch", f"{_by(config.patch_size)} pixels, {config.num_patches} patches"),
-        ("encoder", f"{config.depth} layers of width {config.dim}, {config.heads} heads"),
+        ("encoder", f"{_layers(config.depth)} of width {config.dim}, {config.heads} heads"),
     ]
     if model.kind == "autoencoder":
-        shape = f"{config.decoder_depth} layers of width {config.decoder_dim}, {config.decoder_heads} heads"
+        shape = f"{_layers(config.decoder_depth)} of width {config.decoder_dim}, {config.decoder_heads} heads"
         rows += [("decoder", shape), ("the encoder sees", config.encoder_sees)]
     if config.family == "crate":
         rows += [("preset", config.preset or "none"), ("lambda, eta", f"{config.lambda_:g}, {config.eta:g}")]

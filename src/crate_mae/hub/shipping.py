@@ -1,7 +1,10 @@
 """Add a trained model to the package: weights in half precision, a record of its training, a card."""
 
 import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -75,19 +78,33 @@ def _run(folder: Path) -> Training:
             raise UserError(f"{folder} started from {config.checkpoint}, whose training is not on record here.")
         before = ShippedRecord.read(shipped.ROOT / config.checkpoint).processor_hours
         shape = {"started from": f"{config.checkpoint}, after {before:.3g} hours of one core"}
-    recipe = {"recipe": config.recipe, **shape, **recipe, "commit": record.commit}
-    command = f"crate-mae {config.task} --recipe {config.recipe}"  # without the user's private paths
-    if config.checkpoint:
-        command += f" --checkpoint {config.checkpoint}"
+    commands = "; ".join(_commands(starts, config.task))
+    recipe = {"recipe": config.recipe, **shape, **recipe, "commit": record.commit, "commands": commands}
     numbers = [
         Measured(
-            f"{name} ({MEANINGS[config.task, name]}), step {record.step:,} of {config.steps:,}", f"{value:.4g}", command
+            f"{name} ({MEANINGS[config.task, name]}), step {record.step:,} of {config.steps:,}",
+            f"{value:.4g}",
+            "the commands above",
         )
         for name, value in record.numbers.items()
     ]
     model = load_autoencoder(folder)
     hours = before + cores * seconds / 3600
     return Training(model, title_of(config.data), record.images, recipe, hours, tuple(numbers))
+
+
+def _commands(starts: Sequence[Mapping[str, Any]], task: str) -> Iterator[str]:
+    """The command of each start of a run that trained, without the user's private paths."""
+    ends = [start["step"] for start in starts[1:]]
+    for start, end in zip_longest(starts, ends):
+        words = shlex.split(start["command"])
+        kept = ["--resume"] if "--resume" in words else []
+        for option, value in pairwise(words):
+            if option in ("--recipe", "--checkpoint", "--set"):
+                kept += [option, value]
+        if end is None or end > start["step"]:
+            when = f"from step {start['step']:,}: " if start["step"] else ""
+            yield f"{when}`{shlex.join(['crate-mae', task, *kept])}`"
 
 
 def _race_job(folder: Path) -> Training:
@@ -151,6 +168,10 @@ def ship(training: Training, name: str, numbers: tuple[Measured, ...] = (), not_
     return folder
 
 
+def _quoted(command: str) -> str:
+    return f"`{command}`" if command.startswith("crate-mae") else command
+
+
 def card(model: MaskedAutoencoder, name: str, record: ShippedRecord) -> ModelCard:
     """The card of a model that comes with the package."""
     metadata = ModelCardData(
@@ -178,11 +199,13 @@ features = model.features(image, pool="mean")  # (1, {model.config.dim})
         "## Data",
         f"{record.data}; {record.images:,} training images, without their labels.",
         "## Recipe",
-        f"{record.processor_hours:.3g} hours of one core. The weights are stored in half precision.",
+        f"{record.processor_hours:.3g} {'hour' if record.processor_hours == 1 else 'hours'} of one core. The weights "
+        "are stored in half precision.",
         table(["setting", ""], list(recipe.items())),
         "## Numbers",
         table(
-            ["", "value", "command"], [(number.what, number.value, f"`{number.command}`") for number in record.numbers]
+            ["", "value", "command"],
+            [(number.what, number.value, _quoted(number.command)) for number in record.numbers],
         ),
         "## Not good for",
         "\n".join(f"- {limit}" for limit in record.not_good_for),

@@ -27,7 +27,7 @@ def create_model(
 ) -> MaskedAutoencoder:
     """A new masked autoencoder with random weights.
 
-    ``name`` is one of ``ZOO``; ``preset`` is ``paper`` (the default of the white-box family) or ``official``;
+    ``name`` is one of ``ZOO``; ``preset`` is ``paper`` or ``official`` (None: the name's own);
     ``overrides`` are fields of ``ModelConfig``. The weights come from ``generator``, or from torch's own.
     """
     return MaskedAutoencoder(model_config(name, preset, **overrides), generator)

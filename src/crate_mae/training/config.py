@@ -46,7 +46,7 @@ class RunConfig(Settings):
     model: Annotated[str, UNLISTED]
     """A name of the zoo."""
     preset: Annotated[Preset | None, UNLISTED] = None
-    """crate: ``paper`` (the default) or ``official``."""
+    """crate: ``paper`` or ``official``; None for the one that belongs to the model's name."""
     model_settings: Annotated[dict[str, Any], FieldsOf(ModelConfig), UNLISTED, NOT_SET] = field(default_factory=dict)
     """Fields of ``ModelConfig`` that replace the zoo's; ``--set model.NAME=VALUE`` sets one."""
     checkpoint: Annotated[str | None, Since(3, before=None), FREE, UNLISTED] = None
