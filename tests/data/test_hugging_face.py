@@ -135,7 +135,7 @@ def test_the_hub_is_asked_only_with_download(monkeypatch: pytest.MonkeyPatch, fo
         find_images("owner/name")
     assert str(refused.value) == (
         "there is no folder owner/name, and a set of that name on the Hugging Face Hub can't be read (not in the "
-        "cache): --download fetches it."
+        "cache): crate-mae data check owner/name --download fetches it."
     )
     assert len(find_images("owner/name", download=True).whole()) == 1
     assert asked == [("owner/name", True), ("owner/name", False)]

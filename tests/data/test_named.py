@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 
 from crate_mae import UserError
+from crate_mae.cli import main
 from crate_mae.data.named import NAMED, open_named
 from crate_mae.data.named_layouts import OPENERS, split_digits
 from crate_mae.data.open import open_dataset
@@ -162,7 +163,7 @@ def test_the_same_set_as_an_image_folder_tree(name: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", MAKE)
 def test_a_missing_set_says_where_it_should_be(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"--data-root, or use --download") as caught:
+    with pytest.raises(UserError, match=r"--data-root, or fetch it: crate-mae data check \w+ --download") as caught:
         open_dataset(name, "train", tmp_path)
     assert NAMED[name].layout in str(caught.value)
 
@@ -251,9 +252,10 @@ def test_tiny_imagenet_is_fetched_only_when_asked(tmp_path: Path, monkeypatch: p
         tiny_imagenet(Path(root), monkeypatch)
 
     monkeypatch.setattr(datasets.utils, "download_and_extract_archive", fetch)
-    with pytest.raises(UserError, match="use --download"):
+    with pytest.raises(UserError, match=r"crate-mae data check .* --download"):
         open_dataset("tiny_imagenet", "train", tmp_path)
     assert not fetched
+    main(["data", "check", "tiny_imagenet", "--data-root", str(tmp_path), "--download", "--workers", "1"])
     for split in ("train", "val"):
         assert open_dataset("tiny_imagenet", split, tmp_path, download=True)
     assert len(fetched) == 1

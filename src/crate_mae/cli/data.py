@@ -24,11 +24,17 @@ def data_pack(folder: tyro.conf.Positional[Path], out: Path, shard_size: str = "
     pack(folder, out, shard_size, Console())
 
 
-def data_check(data: tyro.conf.Positional[Data], data_root: Path | None = None, workers: int | None = None) -> None:
+def data_check(
+    data: tyro.conf.Positional[Data],
+    data_root: Path | None = None,
+    download: bool = False,
+    workers: int | None = None,
+) -> None:
     """Read every image of a set and list the unreadable ones; exit with code 1 if there are any.
 
     Args:
         data_root: The folder of the named sets; data/ by default.
+        download: Download a named set that is missing.
         workers: Processes that load images; the default is one for each processor.
     """
     if workers is not None:
@@ -38,5 +44,5 @@ def data_check(data: tyro.conf.Positional[Data], data_root: Path | None = None, 
 
     from crate_mae.data.checking import check
 
-    if check(data, data_root, workers, Console()):
+    if check(data, data_root, workers, Console(), download):
         sys.exit(1)

@@ -18,10 +18,10 @@ CHUNK = 16
 """Images that a worker reads before it reports."""
 
 
-def check(data: str, root: Path | None, workers: int | None, console: Console) -> int:
+def check(data: str, root: Path | None, workers: int | None, console: Console, download: bool = False) -> int:
     """Decode every image of every split that a set has, print the unreadable ones, and return their number."""
     workers = workers or processors()
-    images = find_images(data, root)
+    images = find_images(data, root, download)
     total = 0
     for split in images.own:
         source = images.open(split)

@@ -93,7 +93,10 @@ def _load(name: str, download: bool) -> dict[str, Any]:
         return datasets.load_dataset(name, download_config=only_here)
     except Exception as error:  # of pyarrow, the Hub's library, the network or datasets itself
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-        advice = "" if path.exists() else ": check the name and the network" if download else ": --download fetches it"
+        fetching = (
+            "check the name and the network" if download else f"crate-mae data check {name} --download fetches it"
+        )
+        advice = "" if path.exists() else f": {fetching}"
         raise UserError(f"{what} can't be read ({reason}){advice}.") from None
 
 

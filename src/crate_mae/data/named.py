@@ -128,5 +128,9 @@ def open_named(name: str, root: Path, split: Split, download: bool) -> "ImageSou
         return OPENERS[name](root, split, download)
     except (RuntimeError, OSError, KeyError) as error:
         reason = " ".join(str(error).split())
-        advice = "check the network." if download else "delete what is damaged, and use --download to fetch it."
+        advice = (
+            "check the network."
+            if download
+            else f"delete what is damaged, and fetch it: crate-mae data check {name} --download."
+        )
         raise UserError(f"{name} in {root} is not complete ({reason}); {advice}") from None

@@ -129,7 +129,7 @@ def _named(name: str, root: Path, download: bool) -> Openers:
     if not named.is_there(root) and not download:
         raise UserError(
             f"{name} is not in {root}, which must hold {named.layout}, or {name}/train/CLASS/IMAGE and so on; say "
-            "where it is with --data-root, or use --download to fetch it."
+            f"where it is with --data-root, or fetch it: crate-mae data check {name} --download."
         )
     return {split: partial(open_named, name, root, split, download) for split in named.splits}
 
