@@ -158,6 +158,8 @@ def test_an_impossible_export_gets_one_sentence(
         ([str(checkpoint), "--part", "autoencoder", "--torch", "x.pt2"], "holds a classifier and no autoencoder"),
         ([str(checkpoint), *file], "ONNX needs packages that are not installed; pip install 'crate-mae[export]'"),
         ([str(checkpoint), "--torch", str(checkpoint / "config.json" / "x.pt2")], "choose another place"),
+        ([str(checkpoint), "--torch", "photo.png"], "--torch photo.png must be the name of a file that ends in .pt2"),
+        ([str(checkpoint), "--onnx", "model.pt2"], "--onnx model.pt2 must be the name of a file that ends in .onnx"),
     ]
     for words, expected in cases:
         with pytest.raises(SystemExit) as stop:

@@ -36,12 +36,6 @@ def commit(temporary: Path, path: Path) -> None:
     _flush(path.parent)
 
 
-def clean(folder: Path) -> None:
-    """Remove the temporary files and folders that a kill left below ``folder``."""
-    for left in sorted(folder.rglob(".*.part")):
-        remove(left)
-
-
 def remove(path: Path) -> None:
     """Delete a file or a folder, if it exists and as far as the system allows."""
     if path.is_dir():

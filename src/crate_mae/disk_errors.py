@@ -35,4 +35,6 @@ def remedy(error: BaseException) -> str:
         return "make room"
     if number in CLOSED:
         return "make it writable"
+    if number in (errno.EEXIST, errno.EISDIR):
+        return "there is a file or folder of that name"
     return "check that its folder is there" if number in GONE else "check the disk"

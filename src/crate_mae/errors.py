@@ -32,7 +32,7 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) 
     """The end of a message about an unknown name: the nearest known one; without one, ``otherwise`` or all of them."""
     names = list(known)
     near = nearest(name, names)
-    return f"did you mean {near}?" if near else otherwise or f"there are {', '.join(names)}."
+    return f"did you mean {near}?" if near else otherwise or f"there are {', '.join(names) or 'none'}."
 
 
 def check_at_least(name: str, value: int, least: int) -> None:

@@ -25,6 +25,8 @@ FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF"
 SCANS = 64
 """The most scans of a JPEG. A progressive one has about ten; a scan of 50 bytes can take 10 ms."""
 MARKER = re.compile(rb"\xff[\x02-\xcf\xd8-\xfe]")  # in the data of a scan, 0xff is followed by 0 or by 0xd0 to 0xd7
+DAMAGED_EXIF = (OSError, SyntaxError, ValueError, struct.error)
+"""What Pillow raises for a damaged EXIF block in an intact image."""
 ORIENTATION = 0x0112  # the EXIF field; 1 is upright, from 5 up the image lies on its side
 
 
@@ -65,6 +67,9 @@ def read(
         raise UserError(f"there is no image {name}.") from None
     except UnidentifiedImageError:  # its own message names an object in memory
         raise UserError(f"{name} can't be read as an image (its format is unknown).") from None
+    except Image.DecompressionBombError:
+        most = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+        raise UserError(f"{name} has more than {most:,} pixels; make it smaller.") from None
     except Exception as error:  # a damaged or hostile file can raise anything in a decoder
         raise UserError(f"{name} can't be read as an image ({error}).") from None
     if 0 in image.size:
@@ -128,7 +133,7 @@ def _upright(image: Image.Image) -> Image.Image:
         if image.format == "JPEG" and image.getexif().get(ORIENTATION, 1) == 1:
             return image  # most images: the other branch copies
         return ImageOps.exif_transpose(image)
-    except (OSError, SyntaxError, ValueError, struct.error):  # a damaged EXIF block in an intact image
+    except DAMAGED_EXIF:
         return image.copy()
 
 

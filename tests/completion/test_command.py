@@ -140,7 +140,7 @@ def test_a_bad_picture_is_reported_and_the_others_completed(
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["a.png", "c.png"]
     with pytest.raises(SystemExit) as stop:
         main(["complete", str(tmp_path / "b.png"), *words[:2], "--out", str(tmp_path / "b2.png")])
-    assert stop.value.code == 1
+    assert stop.value.code == 2  # it is the only one
     assert "b.png can't be read as an image" in capsys.readouterr().err
 
 
@@ -199,6 +199,47 @@ def test_what_contradicts_itself_gets_one_sentence(
         assert printed.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("option", ["--out", "--sheet"])
+def test_neither_the_mask_nor_a_folder_is_overwritten(
+    option: str, checkpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture, mask, folder = write(tmp_path / "a.png"), write(tmp_path / "mask.png"), tmp_path / "folder.png"
+    folder.mkdir()
+    before = mask.read_bytes()
+    other = [] if option == "--out" else ["--out", str(tmp_path / "new.png")]
+    for place, sentence in ((mask, "mask.png would be overwritten"), (folder, "folder.png is a folder; name a file")):
+        words = ["--checkpoint", checkpoint, "--mask", str(mask), *other, option, str(place)]
+        with pytest.raises(SystemExit) as stop:
+            main(["complete", str(picture), *words])
+        assert stop.value.code == 2
+        assert sentence in capsys.readouterr().err
+    assert mask.read_bytes() == before
+
+
+def test_a_home_folder_in_quotes_is_one(checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "a.png")
+    main(["complete", "~/a.png", "--checkpoint", checkpoint, "--out=~/b.png"])
+    assert (tmp_path / "b.png").is_file()
+
+
+def test_a_picture_that_no_jpeg_can_hold(checkpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Image.new("L", (66_000, 8)).save(tmp_path / "wide.png")
+    with pytest.raises(SystemExit) as stop:
+        main(["complete", str(tmp_path / "wide.png"), "--checkpoint", checkpoint, "--out", str(tmp_path / "b.jpg")])
+    assert stop.value.code == 2
+    assert "66000 x 8 pixels are too many for a JPEG; choose an --out that ends in .png" in capsys.readouterr().err
+
+
+def test_the_sheet_of_a_tall_picture_is_not_endless(checkpoint: str, tmp_path: Path) -> None:
+    Image.effect_noise((30, 900), 80).save(tmp_path / "tall.png")
+    words = ["--checkpoint", checkpoint, "--rectangle", "0.2", "0.4", "0.8", "0.6", "--sheet", str(tmp_path / "s.png")]
+    main(["complete", str(tmp_path / "tall.png"), "--out", str(tmp_path / "b.png"), *words])
+    with Image.open(tmp_path / "s.png") as sheet:
+        assert sheet.height < 2500
+
+
 @pytest.mark.parametrize("given", [["a.png"], ["a.png", "b.png"], ["."]])
 def test_no_picture_that_is_read_is_overwritten(
     given: list[str],
@@ -212,7 +253,8 @@ def test_no_picture_that_is_read_is_overwritten(
     with pytest.raises(SystemExit) as stop:
         main(["complete", *given, "--checkpoint", checkpoint, "--out", "a.png" if given == ["a.png"] else "."])
     assert stop.value.code == 2
-    assert "would be overwritten" in capsys.readouterr().err
+    sentence = "would be overwritten" if given == ["a.png"] else "holds pictures that are to be completed"
+    assert sentence in capsys.readouterr().err
     assert [(tmp_path / name).read_bytes() for name in ("a.png", "b.png")] == before
 
 

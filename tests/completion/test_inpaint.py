@@ -1,6 +1,7 @@
 """A picture completed by a model that knows it must come back; what is not masked must never change."""
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -172,6 +173,21 @@ def test_a_photo_is_written_upright_with_its_profile_and_its_other_metadata(tmp_
             assert dict(written.getexif()) == {0x010F: "a camera"}
     smooth(48, 64).convert("CMYK").save(tmp_path / "c.jpg", icc_profile=b"for ink")
     assert read_photo(tmp_path / "c.jpg").profile is None
+
+
+def test_damaged_metadata_is_left_out(tmp_path: Path) -> None:
+    smooth(48, 64).save(tmp_path / "a.png", exif=b"Exif\0\0 no TIFF header")
+    photo = read_photo(tmp_path / "a.png")
+    assert photo.exif is None
+    write_photo(photo, tmp_path / "b.png")
+
+
+def test_metadata_that_no_jpeg_can_hold_is_left_out_with_a_note(tmp_path: Path) -> None:
+    photo = replace(read_photo(smooth(48, 64)), exif=b"Exif\0\0" + bytes(70_000))
+    with pytest.warns(UserWarning, match=r"a.jpg is written without its EXIF data"):
+        write_photo(photo, tmp_path / "a.jpg")
+    with Image.open(tmp_path / "a.jpg") as written:
+        assert written.size == (64, 48)
 
 
 @pytest.mark.parametrize("mode", kinds())

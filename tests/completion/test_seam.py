@@ -65,6 +65,15 @@ def test_the_correction_is_harmonic(shape: str, size: tuple[int, int]) -> None:
     np.testing.assert_allclose(result[region[box]], expected, atol=tolerance)
 
 
+def test_parts_that_lie_far_apart_are_corrected_as_one_would_be() -> None:
+    picture, region = waves(300, 400), np.zeros((300, 400), dtype=bool)
+    region[10:30, 10:40] = region[220:260, 330:400] = region[222, 200:220] = True
+    box = tuple(slice(*side) for side in bounds(region))
+    whole = waves(300, 400)[::-1, ::-1] * 0.5
+    result = without_seam(picture, region, whole[box])
+    np.testing.assert_allclose(result[region[box]], solved(picture, region, whole), atol=0.01)
+
+
 def test_a_fill_of_the_wrong_brightness_is_set_right() -> None:
     """The picture plus a constant comes back as the picture, up to the continuation by one pixel."""
     picture, region = waves(80, 100), region_of("corner", (80, 100))

@@ -9,14 +9,17 @@ from hypothesis import strategies as st
 from crate_mae.completion.mask_regions import Region
 from crate_mae.completion.tiles import (
     LEAST_VISIBLE,
+    ROUNDING,
     Tile,
     coverage,
     lay_tiles,
     plan_random,
     plan_region,
+    summed,
     surround,
     thickness,
     tile_weights,
+    touches,
     views,
 )
 from crate_mae.errors import UserError
@@ -43,7 +46,7 @@ def blobs(size: tuple[int, int], seed: int) -> Region:
 @given(st.integers(20, 300), st.integers(20, 300), st.integers(0, 10**6))
 def test_tiles_cover_the_region_and_lie_in_the_picture(height: int, width: int, seed: int) -> None:
     region = blobs((height, width), seed)
-    tiles = lay_tiles(region, thickness(region), (12, 24))
+    tiles = lay_tiles(region, thickness(summed(region)), (12, 24))
     covered = np.zeros_like(region)
     for tile in tiles:
         assert tile.height / tile.width == pytest.approx(0.5)  # the model's aspect ratio
@@ -71,7 +74,7 @@ def test_a_tile_moves_to_where_the_region_masks_the_fewest_patches() -> None:
     region = np.zeros((100, 120), dtype=bool)
     region[40:60, 50:70] = True
     tile = Tile(18, 28, 64, 64)  # the region touches 4 x 4 patches
-    places = views(tile, region, (64, 64), (8, 8))
+    places = views(tile, region, summed(region), (64, 64), (8, 8))
     assert [(coverage(region, place, (8, 8)) > 0).sum() for place in [tile, *places]] == [16, *[9] * len(places)]
     assert len(places) == 4
     assert all(abs(place.top - tile.top) <= 4 and abs(place.left - tile.left) <= 4 for place in places)
@@ -82,7 +85,7 @@ def test_a_tile_is_seen_in_several_sizes_but_none_below_the_model_s() -> None:
     region[130:160, 130:160] = True
     for side, sizes in ((100.0, {100, 90, 80}), (70.0, {70, 64}), (50.0, {50})):
         tile = Tile(145 - side / 2, 145 - side / 2, side, side)
-        assert {round(place.height) for place in views(tile, region, (64, 64), (8, 8))} == sizes
+        assert {round(place.height) for place in views(tile, region, summed(region), (64, 64), (8, 8))} == sizes
 
 
 def test_a_long_region_is_several_tiles_that_overlap_by_half() -> None:
@@ -95,9 +98,9 @@ def test_a_long_region_is_several_tiles_that_overlap_by_half() -> None:
 
 
 def test_thickness_is_the_side_of_the_largest_square_inside() -> None:
-    assert thickness(box((50, 60), 3, 4, 17, 30)) == 17
-    assert thickness(np.ones((20, 30), dtype=bool)) == 20
-    assert thickness(np.eye(20, dtype=bool)) == 1
+    assert thickness(summed(box((50, 60), 3, 4, 17, 30))) == 17
+    assert thickness(summed(np.ones((20, 30), dtype=bool))) == 20
+    assert thickness(summed(np.eye(20, dtype=bool))) == 1
     region = blobs((40, 50), 3)
     squares = [
         side
@@ -106,7 +109,7 @@ def test_thickness_is_the_side_of_the_largest_square_inside() -> None:
         for column in range(51 - side)
         if region[row : row + side, column : column + side].all()
     ]
-    assert thickness(region) == max(squares)
+    assert thickness(summed(region)) == max(squares)
 
 
 def test_coverage_is_that_of_a_fine_raster() -> None:
@@ -181,3 +184,34 @@ def test_weights_fall_from_the_middle_of_a_tile_to_its_edges() -> None:
     assert (weights > 0).all()
     assert (np.diff(weights[:5], axis=0) > 0).all()
     np.testing.assert_allclose(weights, weights[::-1, ::-1], rtol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_pixel_of_a_region_is_in_a_tile(seed: int) -> None:
+    """Also at the picture's edges, where a tile can't reach further out, for discs, rectangles and their outsides."""
+    rng = np.random.default_rng(seed)
+    size = tuple(rng.integers(90, 430, 2).tolist())
+    y, x = np.mgrid[: size[0], : size[1]]
+    row, column, radius = rng.uniform(0, size[0]), rng.uniform(0, size[1]), rng.uniform(5, 130)
+    if seed % 2:
+        region = (y - row) ** 2 + (x - column) ** 2 <= radius**2
+    else:
+        region = (abs(y - row) <= radius) & (abs(x - column) <= radius * rng.uniform(0.2, 2))
+    region = ~region if seed % 10 == 0 else region
+    if not region.any() or region.mean() > 0.7:
+        pytest.skip("nothing, or nearly everything, is masked")
+    plan = plan_region(region, IMAGE, GRID)
+    covered = np.zeros(size, dtype=bool)
+    for tile in plan.tiles:
+        covered[tile.pixels] = True
+    assert covered[region].all()
+
+
+def test_the_patches_that_a_region_touches_are_counted() -> None:
+    rng = np.random.default_rng(0)
+    region = blobs((120, 150), 1)
+    for _ in range(50):
+        side = rng.uniform(20, 110)
+        tile = Tile(rng.uniform(0, 120 - side), rng.uniform(0, 150 - side), side, side)
+        expected = np.count_nonzero(coverage(region, tile, GRID) > ROUNDING)
+        assert touches(summed(region), tile, GRID) == expected

@@ -93,6 +93,34 @@ def test_leftovers_of_a_kill_are_removed(run: Path, whole: Path) -> None:
     assert_same(run, whole)
 
 
+def test_only_the_run_s_own_leftovers_are_removed(run: Path, whole: Path) -> None:
+    others = [run / ".movie.mkv.part", run / "notes" / ".draft.12.part"]
+    for other in others:
+        other.parent.mkdir(exist_ok=True)
+        other.write_text("mine")
+    main(words(run, "--resume", steps=20))
+    assert [other.read_text() for other in others] == ["mine", "mine"]
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "checkpoints/best/model.safetensors", "pictures/cat.png"])
+def test_a_folder_that_is_no_run_is_not_overwritten(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine" / name
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    said = stopped(words(tmp_path / "mine", steps=2), capsys)
+    assert f"mine is no run, and its {name.split('/')[0]} would be overwritten; choose another --out." in said
+    assert mine.read_text() == "mine"
+
+
+def test_other_files_in_a_new_run_s_folder_stay(tmp_path: Path) -> None:
+    (tmp_path / "run" / "slurm").mkdir(parents=True)
+    (tmp_path / "run" / "slurm" / "1.out").write_text("a job")
+    main(words(tmp_path / "run", steps=2))
+    assert (tmp_path / "run" / "slurm" / "1.out").read_text() == "a job"
+
+
 def test_a_finished_run_is_left_as_it_is(run: Path, whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.stat().st_mtime_ns for path in (run / "checkpoints").rglob("*") if path.is_file()}
     main(["pretrain", "--out", str(run), "--resume"])

@@ -56,7 +56,7 @@ def complete(
     from crate_mae.completion.command import jobs, planner, run
     from crate_mae.models.zoo import load_autoencoder
 
-    found = jobs(images, out, sheet)
+    found = jobs(images, out, sheet, mask)
     model = load_autoencoder(checkpoint).to(pick_device(device))
     plan_for = planner(model, rectangle, mask, 0.75 if mask_ratio is None else mask_ratio, seed)
     if not run(model, found, plan_for, Console(stderr=True)):

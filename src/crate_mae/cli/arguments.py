@@ -52,6 +52,7 @@ def checked(verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
         for path in value if isinstance(value, tuple) else (value,):
             if isinstance(path, str | Path):
                 check_path(name, Path(path) if name in CHECKPOINTS else path)
+    arguments = {name: _expanded(value) for name, value in arguments.items()}
     if isinstance(arguments.get("data"), str):
         check_data(arguments["data"])
     if arguments.get("recipe") is not None:
@@ -65,6 +66,13 @@ def checked(verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
     if verb != "serve" and (arguments.get("workers") or 0) > 1:
         return arguments | {"workers": capped_workers(arguments["workers"])}
     return arguments
+
+
+def _expanded(value: Any) -> Any:
+    """Paths with ``~`` for the home folder, which a shell leaves as it is after = and within quotes."""
+    if isinstance(value, tuple):
+        return tuple(map(_expanded, value))
+    return value.expanduser() if isinstance(value, Path) else value
 
 
 def check_path(name: str, path: str | Path) -> None:

@@ -116,6 +116,9 @@ def export(
     """
     if onnx is None and torch is None:
         raise UserError("say what to write: --onnx FILE.onnx, --torch FILE.pt2, or both.")
+    for option, path, suffix in (("--onnx", onnx, ".onnx"), ("--torch", torch, ".pt2")):
+        if path is not None and (path.suffix.lower() != suffix or path.is_dir()):
+            raise UserError(f"{option} {path} must be the name of a file that ends in {suffix}.")
 
     from crate_mae.export import OPSET, to_onnx, to_torch
     from crate_mae.models.zoo import load

@@ -22,7 +22,7 @@ from crate_mae.completion.mask_regions import (
     region_by_picture,
     region_by_rectangle,
 )
-from crate_mae.completion.photo import Photo, format_of, read_photo, write_photo
+from crate_mae.completion.photo import Photo, check_size, format_of, read_photo, write_photo
 from crate_mae.completion.tiles import Plan, plan_random, plan_region
 from crate_mae.data.folders import SUFFIXES, list_images
 from crate_mae.errors import UserError
@@ -34,6 +34,8 @@ from crate_mae.usable_path import printable
 
 COARSE = 16
 """If a pixel of the model covers more than this number of the picture's along a side, a note says so."""
+LARGE = 1_000_000
+"""Pixels of a region whose seam takes seconds."""
 PANEL = 640
 """The longer side of a panel of the sheet, in pixels."""
 
@@ -71,7 +73,7 @@ class Job:
     sheet: Path | None
 
 
-def jobs(given: Sequence[Path], out: Path, sheet: Path | None) -> list[Job]:
+def jobs(given: Sequence[Path], out: Path, sheet: Path | None, mask: Path | None = None) -> list[Job]:
     """One picture goes to a file; several, and those below folders, to a PNG for each in a folder. So do their sheets.
 
     Nothing is loaded or written here: what can't work is an error before any work is done.
@@ -79,30 +81,36 @@ def jobs(given: Sequence[Path], out: Path, sheet: Path | None) -> list[Job]:
     files = list_images(given)
     if len(given) == 1 and not given[0].is_dir():
         format_of(out)
+        for name, file in (("--out", out), ("--sheet", sheet)):
+            if file is not None and file.is_dir():
+                raise UserError(f"{name} {printable(str(file))} is a folder; name a file in it.")
         found = [Job(files[0], out, sheet)]
     else:
         for name, folder in (("--out", out), ("--sheet", sheet)):
             if folder is not None:
-                _check_folder(name, folder, len(files))
+                _check_folder(name, folder, files)
         found = [
             Job(file, out / name, sheet / name if sheet else None)
             for file, name in zip(files, names(files), strict=True)
         ]
-    _keep_apart(found)
+    _keep_apart(found, [] if mask is None else [mask])
     return found
 
 
-def _check_folder(option: str, folder: Path, count: int) -> None:
+def _check_folder(option: str, folder: Path, files: Sequence[Path]) -> None:
+    """Refuse a file, and a folder of pictures that are read: other pictures there may have the names of the results."""
+    named = f"{option} {printable(str(folder))}"
     if folder.is_dir():
-        return
-    if folder.exists() or folder.suffix.lower() in SUFFIXES:
+        if any(file.parent.resolve() == folder.resolve() for file in files):
+            raise UserError(f"{named} holds pictures that are to be completed; name another folder.")
+    elif folder.exists() or folder.suffix.lower() in SUFFIXES:
         kind = "is a file" if folder.exists() else "looks like a file"
-        raise UserError(f"{option} {printable(str(folder))} {kind}, and {count} pictures need a folder; name a folder.")
+        raise UserError(f"{named} {kind}, and {len(files)} pictures need a folder; name a folder.")
 
 
-def _keep_apart(found: Sequence[Job]) -> None:
+def _keep_apart(found: Sequence[Job], read: Sequence[Path]) -> None:
     """No picture that is read is overwritten, and no completion by a sheet."""
-    taken = {job.picture.resolve() for job in found}
+    taken = {path.resolve() for path in [*read, *(job.picture for job in found)]}
     for place in (place for job in found for place in (job.out, job.sheet) if place):
         if place.resolve() in taken:
             raise UserError(
@@ -153,27 +161,26 @@ def run(model: MaskedAutoencoder, found: Sequence[Job], plan_for: Planner, conso
 
 
 def _open(job: Job, plan_for: Planner, alone: bool) -> tuple[Photo, Plan] | None:
-    """A picture and its plan; None, with a note, if it can't be read, or is one of several that can't be planned."""
+    """A picture and its plan; None, with a note, for one of several that can't be read or planned."""
+    named = ""  # what the reason does not name itself
     try:
         photo = read_photo(job.picture)
-    except UserError as reason:
-        warnings.warn(str(reason), stacklevel=1)
-        return None
-    try:
+        named = f"{printable(str(job.picture))}: "
+        check_size(photo, job.out)
         return photo, plan_for(photo.size)
     except UserError as reason:
         if alone:
             raise
-        warnings.warn(f"{printable(str(job.picture))}: {reason}", stacklevel=1)
+        warnings.warn(f"{named}{reason}", stacklevel=1)
         return None
 
 
 def _complete(model: MaskedAutoencoder, photo: Photo, plan: Plan, console: Console | None) -> Filled:
-    """Complete a picture; with a progress bar if a console is given and there are many tiles."""
+    """Complete a picture; with a progress bar if a console is given and there is much to do."""
     batches = -(-len(plan.tiles) // BATCH)
-    if console is None or batches == 1:
+    if console is None or (batches == 1 and np.count_nonzero(plan.region) < LARGE):
         return inpaint(photo, plan, model)
-    with progress("tiles", batches, console) as advance:
+    with progress("tiles, then the seam", batches + 1, console) as advance:
         return inpaint(photo, plan, model, advance)
 
 

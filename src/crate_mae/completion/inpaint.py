@@ -36,7 +36,7 @@ class Filled:
 
 
 def inpaint(photo: Photo, plan: Plan, model: MaskedAutoencoder, advance: Callable[[], object] = lambda: None) -> Filled:
-    """Complete a planned region of a picture; ``advance`` is called after every batch of tiles."""
+    """Complete a planned region of a picture; ``advance`` is called after every batch of tiles and after the seam."""
     config = model.config
     mean, std = image_tensors.statistics(config.mean, config.std, torch.empty(0, device=model.device))
 
@@ -48,6 +48,7 @@ def inpaint(photo: Photo, plan: Plan, model: MaskedAutoencoder, advance: Callabl
 
     seen = model_view(photo, config.channels)
     fill = without_seam(seen, plan.region, completed_region(seen, plan, complete, config.image_size)).clip(0, 1)
+    advance()
     box = tuple(slice(*side) for side in bounds(plan.region))
     difference = (fill - seen[box])[plan.region[box]] / np.array(config.std, dtype=np.float32)
     return Filled(paste(photo, plan.region, fill), float(np.square(difference).mean()))

@@ -1,5 +1,6 @@
 """A photograph as it is stored: read, and written back with all that a completion does not change."""
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from crate_mae.settings import Size
 
 Pixels = UInt8[np.ndarray, "H W bands"] | UInt16[np.ndarray, "H W bands"]
 FORMATS = {"": "PNG", ".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
+JPEG_SIDE, JPEG_EXIF = 65_500, 65_533
+"""The largest side of a JPEG, in pixels, and the largest EXIF block, in bytes."""
 OTHER_COLOURS = ("CMYK", "LAB", "YCbCr", "HSV")
 """Modes that become RGB, so that a colour profile no longer applies."""
 
@@ -48,10 +51,18 @@ def read_photo(source: Image.Image | str | Path) -> Photo:
     """Read a picture, upright. Palettes and CMYK become RGB, gray of 32 bits or floating point becomes 8 bits."""
     image = image_files.read(source)
     profile = None if image.mode in OTHER_COLOURS else image.info.get("icc_profile")
-    exif = image.getexif()
-    exif.pop(image_files.ORIENTATION, None)  # it is upright now
     pixels = np.asarray(_storable(image))
-    return Photo(np.atleast_3d(pixels), profile, exif.tobytes() if len(exif) else None)
+    return Photo(np.atleast_3d(pixels), profile, _exif(image))
+
+
+def _exif(image: Image.Image) -> bytes | None:
+    """The EXIF block of an image that is upright now; None if there is none, or if it is damaged."""
+    try:
+        exif = image.getexif()
+        exif.pop(image_files.ORIENTATION, None)
+        return exif.tobytes() if len(exif) else None
+    except image_files.DAMAGED_EXIF:
+        return None
 
 
 def _storable(image: Image.Image) -> Image.Image:
@@ -73,9 +84,19 @@ def write_photo(photo: Photo, path: Path) -> None:
     options: dict[str, Any] = {"icc_profile": photo.profile, "exif": photo.exif}
     if kind == "JPEG":
         image = image_files.in_mode(image, "RGB" if photo.pixels.shape[2] > 2 else "L")
+        if photo.exif and len(photo.exif) > JPEG_EXIF:
+            warnings.warn(f"{path} is written without its EXIF data, which a JPEG can't hold.", stacklevel=1)
+            options["exif"] = None
         options |= {"quality": 95, "subsampling": 0}
     with atomic_write(path) as temporary:  # --out may be the photo itself
         image.save(temporary, format=kind, **{name: value for name, value in options.items() if value is not None})
+
+
+def check_size(photo: Photo, path: Path) -> None:
+    """Refuse to write a picture as a JPEG that is larger than one can be."""
+    height, width = photo.size
+    if format_of(path) == "JPEG" and max(photo.size) > JPEG_SIDE:
+        raise UserError(f"{width} x {height} pixels are too many for a JPEG; choose an --out that ends in .png.")
 
 
 def format_of(path: Path) -> str:

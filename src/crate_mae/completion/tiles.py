@@ -11,7 +11,7 @@ from itertools import product
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from crate_mae.completion.mask_regions import Region
 from crate_mae.errors import UserError
@@ -29,6 +29,8 @@ SHIFTS = np.arange(-4, 4) / 8
 VIEWS = 4
 """The largest number of shifts that are used for a tile of one size."""
 ROUNDING = 1e-6
+Sums = Int[np.ndarray, "H_1 W_1"]
+"""What ``summed`` gives: the number of a region's pixels in any rectangle then takes four look-ups."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,10 @@ def plan_region(region: Region, image: Size, grid: Size) -> Plan:
     """
     if not region.any():
         raise UserError("the region is empty; mark at least one pixel of the picture.")
-    thick = thickness(region)
-    tiles = [view for tile in lay_tiles(region, thick, image) for view in views(tile, region, image, grid)]
+    sums = summed(region)
+    tiles = [
+        view for tile in lay_tiles(region, thickness(sums), image) for view in views(tile, region, sums, image, grid)
+    ]
     masks = [coverage(region, tile, grid) > ROUNDING for tile in tiles]
     if min(np.mean(~mask) for mask in masks) < LEAST_VISIBLE:
         tiles = [surround(region)]
@@ -87,15 +91,19 @@ def plan_region(region: Region, image: Size, grid: Size) -> Plan:
     return Plan(region, tiles, np.stack([mask.flatten() for mask in masks]))
 
 
-def thickness(region: Region) -> int:
+def summed(region: Region) -> Sums:
+    """The number of the region's pixels above and left of each corner between pixels."""
+    return np.pad(region.cumsum(0, dtype=np.int32).cumsum(1, dtype=np.int32), ((1, 0), (1, 0)))
+
+
+def thickness(sums: Sums) -> int:
     """The side of the largest square inside a region."""
-    sums = np.pad(region.cumsum(0, dtype=np.int32).cumsum(1, dtype=np.int32), ((1, 0), (1, 0)))
 
     def holds(side: int) -> bool:
         inside = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
         return bool((inside == side * side).any())
 
-    low, high = 0, min(region.shape)
+    low, high = 0, min(sums.shape) - 1
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if holds(middle) else (low, middle - 1)
@@ -130,31 +138,59 @@ def _starts(start: float, end: float, side: float, whole: int) -> list[float]:
     return np.unique(places.clip(0, whole - side)).tolist()
 
 
-def views(tile: Tile, region: Region, image: Size, grid: Size) -> list[Tile]:
+def views(tile: Tile, region: Region, sums: Sums, image: Size, grid: Size) -> list[Tile]:
     """The tile in a few sizes, each at those places up to half a patch away where the region touches fewest patches.
 
     A patch that the region only touches is masked whole. The completions of these views are averaged: the mean has no
     sharp edges between patches, and it is closer to the original (docs/log.md).
     """
     found: dict[Tile, None] = {}  # a set that keeps its order
-    for zoom in ZOOMS:
-        zoom = max(zoom, min(1.0, image[0] / tile.height))
+    smallest = min(1.0, image[0] / tile.height)
+    for zoom in dict.fromkeys(max(zoom, smallest) for zoom in ZOOMS):
         height, width = zoom * tile.height, zoom * tile.width
         middle = Tile(tile.top + (tile.height - height) / 2, tile.left + (tile.width - width) / 2, height, width)
-        found |= dict.fromkeys(_best_places(middle, region, grid))
+        found |= dict.fromkeys(_best_places(middle, region, sums, grid))
     return list(found)
 
 
-def _best_places(tile: Tile, region: Region, grid: Size) -> list[Tile]:
+def _best_places(tile: Tile, region: Region, sums: Sums, grid: Size) -> list[Tile]:
     """Up to ``VIEWS`` of the places where the region touches the fewest patches, spread over all of these."""
     touched: dict[Tile, int] = {}
-    for down, across in product(SHIFTS, repeat=2):
-        top = np.clip(tile.top + down * tile.height / grid[0], 0, region.shape[0] - tile.height)
-        left = np.clip(tile.left + across * tile.width / grid[1], 0, region.shape[1] - tile.width)
-        place = replace(tile, top=float(top), left=float(left))
-        touched[place] = int(np.count_nonzero(coverage(region, place, grid) > ROUNDING))
+    (first, last), (start, end) = bounds(region)
+    tops = _shifted(tile.top, tile.height, grid[0], region.shape[0], first == 0, last == region.shape[0])
+    lefts = _shifted(tile.left, tile.width, grid[1], region.shape[1], start == 0, end == region.shape[1])
+    for top, left in product(tops, lefts):
+        place = replace(tile, top=top, left=left)
+        touched[place] = touches(sums, place, grid)
     best = [place for place, count in touched.items() if count == min(touched.values())]
     return [best[number] for number in np.unique(np.linspace(0, len(best) - 1, VIEWS).round().astype(int))]
+
+
+def touches(sums: Sums, tile: Tile, grid: Size) -> int:
+    """The number of a tile's patches that the region touches."""
+    (up, down), (left, right) = (
+        (np.floor(edges[:-1] + ROUNDING).astype(int), np.ceil(edges[1:] - ROUNDING).astype(int))
+        for edges in (
+            tile.top + np.arange(grid[0] + 1) * tile.height / grid[0],
+            tile.left + np.arange(grid[1] + 1) * tile.width / grid[1],
+        )
+    )
+    inside = sums[down[:, None], right] - sums[up[:, None], right] - sums[down[:, None], left] + sums[up[:, None], left]
+    return int(np.count_nonzero(inside))
+
+
+def _shifted(start: float, length: float, patches: int, whole: int, at_start: bool, at_end: bool) -> list[float]:
+    """The starts of a shifted tile along one side, inside the picture.
+
+    Other tiles cover what a shift uncovers, but not at the picture's own edge: a tile there stays at it if the region
+    reaches the edge (``at_start``, ``at_end``).
+    """
+    starts = (start + SHIFTS * length / patches).clip(0, whole - length)
+    if at_start and start <= ROUNDING:
+        starts = starts[starts <= ROUNDING]
+    if at_end and start + length >= whole - ROUNDING:
+        starts = starts[starts + length >= whole - ROUNDING]
+    return np.unique(starts).tolist()
 
 
 def surround(region: Region) -> Tile:

@@ -16,6 +16,8 @@ INK = "#1f4e79"
 ACCENT = "#c8553d"
 MUTED = "#8a8f98"
 COLOURS = (INK, ACCENT, "#3f7d54", "#8463a5")
+TALLEST = 4.0
+"""The largest height of a panel over its width; a taller picture is drawn smaller."""
 
 
 def save(figure: Figure, path: Path) -> Path:
@@ -42,7 +44,7 @@ def completions(
     single = columns == 1
     cell = 3.2 if single else 1.5
     shape = (1, 3) if single else (3, columns)
-    tall = original[0].shape[0] / original[0].shape[1]
+    tall = min(original[0].shape[0] / original[0].shape[1], TALLEST)
     words = 0.9 if title else 0.5
     figure = Figure(figsize=(cell * shape[1] + 0.4, cell * tall * shape[0] + words), layout="constrained")
     axes = figure.subplots(*shape, squeeze=False).reshape(3, columns)

@@ -20,6 +20,8 @@ PixelSize = Annotated[Size, ONE_FOR_BOTH, Range(least=1, most=LARGEST)]
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+MOST_PATCHES = 2**18
+"""Positions of so many patches take a gigabyte for each 1,000 dimensions."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,11 @@ class ModelConfig(Settings):
                     f"an image {side} of {of_image} pixels can't be cut into patches of {of_patch}; "
                     f"choose an image size that the patch size divides."
                 )
+        if self.num_patches > MOST_PATCHES:
+            raise UserError(
+                f"an image size of {self.image_size} makes {self.num_patches:,} patches; choose a size that makes at "
+                f"most {MOST_PATCHES:,}."
+            )
         for dim, heads, where in [(self.dim, self.heads, ""), (self.decoder_dim, self.decoder_heads, "decoder_")]:
             if dim % heads:
                 raise UserError(f"{where}heads={heads} does not divide {where}dim={dim}; choose a number that does.")

@@ -150,8 +150,6 @@ def _skeleton(checkpoint: Checkpoint, config: ModelConfig) -> ImageModel:
     raise UserError(f"it holds a {brief(checkpoint.kind)}, which this crate-mae does not know.")
 
 
-MOST_PATCHES = 2**18
-"""The largest number for a resized model: its positions then take a gigabyte for each 1,000 dimensions."""
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -176,11 +174,6 @@ def resize(
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
     """The configuration and weights for another image size: position tables interpolated, the rest unchanged."""
     resized = replace(config, image_size=pair(image_size))
-    if resized.num_patches > MOST_PATCHES:
-        raise UserError(
-            f"an image size of {resized.image_size} makes {resized.num_patches:,} patches; choose a size that makes at "
-            f"most {MOST_PATCHES:,}."
-        )
     class_rows = 0 if config.positions == "learned" else 1
     tables = {
         name: torch.cat([table[:class_rows], interpolate_table(table[class_rows:], config.grid, resized.grid)])

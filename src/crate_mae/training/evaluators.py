@@ -17,6 +17,7 @@ from crate_mae.data.loader import Batch, LabelledSamples, Samples, SomeBatch, ev
 from crate_mae.data.masked import MaskedBatch, MaskedSamples
 from crate_mae.data.source import ImageSource, Subset
 from crate_mae.data.transforms import Evaluation
+from crate_mae.errors import UserError
 from crate_mae.evaluation.knn import nearest_neighbours, quick_probe
 from crate_mae.models.autoencoder import Completion
 from crate_mae.models.config import ModelConfig
@@ -114,6 +115,8 @@ class Representation(Evaluator[SomeBatch]):
 
     def __call__(self, model: ImageModel) -> Iterator[tuple[str, float]]:
         train, test = self._features("train", model), self._features("val", model)
+        if not train[0].isfinite().all():
+            raise UserError("the model's features are not finite; start again with a lower learning_rate.")
         yield "knn_accuracy", nearest_neighbours(*train, *test)
         yield "probe_accuracy", quick_probe(*train, *test)
 

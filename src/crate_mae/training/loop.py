@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from torch import Tensor, nn
 
-from crate_mae.atomic_write import clean
 from crate_mae.data.loader import Batch, Samples, training_batches
 from crate_mae.data.transforms import sample_generator
 from crate_mae.data.workers import kill_workers, stopping
@@ -156,7 +155,7 @@ def resume(
     """Restore model and optimiser from the newest readable checkpoint; its state, or a new one if there is none."""
     processes.wait()
     if processes.is_main:
-        clean(run.path)
+        run.clean()
     for path in reversed(checkpoints_in(run.checkpoints)):
         try:
             state = training_state.restore(path, model, optimiser, processes)

@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crate_mae.atomic_write import atomic_write
+from crate_mae.atomic_write import atomic_write, remove
 from crate_mae.atomic_write import commit as atomic_commit
 from crate_mae.disk_errors import reason, remedy
 from crate_mae.errors import UserError
@@ -33,6 +33,8 @@ if TYPE_CHECKING:  # the command line reads a run's settings before anything hea
     from crate_mae.data.source import ImageSource
 
 FORMAT = "crate-mae run"
+OWN = ("starts.jsonl", "metrics.jsonl", "log.txt", "curves.png", "checkpoints", "pictures", "tensorboard")
+"""What a run writes, beside ``config.json``."""
 STOPPED = "stopped"
 """Marks the line of metrics of an evaluation that a run made because it was asked to stop."""
 
@@ -102,6 +104,7 @@ class Run:
         """Refuse a run that would overwrite the one in this folder, or resume it with other settings."""
         stored = self.stored()
         if stored is None:
+            self._check_free()
             return
         self.check_task(type(config))
         if not resume:
@@ -114,6 +117,19 @@ class Run:
                     f"{self.path} was started with {item.name}={old} and can't be resumed with {new}; leave it as it "
                     "is, or choose another --out."
                 )
+
+    def _check_free(self) -> None:
+        """Refuse a folder that is no run and holds what a run would overwrite."""
+        for name in OWN:
+            there = self.path / name
+            if any(there.iterdir()) if there.is_dir() else there.exists():
+                raise UserError(f"{self.path} is no run, and its {name} would be overwritten; choose another --out.")
+
+    def clean(self) -> None:
+        """Remove the temporary files and folders that a kill left; nothing that is not the run's own."""
+        own = (self.path.glob(".*.[0-9]*.part"), self.checkpoints.rglob(".*.part"))
+        for left in sorted(path for paths in own for path in paths):
+            remove(left)
 
     def begin(self, config: RunConfig, model: ModelConfig, source: "ImageSource") -> None:
         """Write ``config.json``; a run that is resumed must have the same training images as before."""
