@@ -142,7 +142,7 @@ def errors(tmp_path: Path, picture: Path, checkpoint: Path) -> dict[str, tuple[l
         "no heads": (["convert", source, "--from", "official", "--heads", "0", *out], "heads is 0"),
         "no size": (["convert", source, "--from", "official", "--image-size", "0", *out], "image_size is 0"),
         "no step": (["convert", source, "--from", "official", "--eta", "0", *out], "eta is 0"),
-        "folder as out": (["complete", str(picture), *good[:2], "--out", str(tmp_path)], "is a folder; name a file in it"),
+        "folder as out": (["complete", str(picture), *good[:2], "--out", str(tmp_path)], "is a folder; name a file"),
         "device as out": (["complete", str(picture), *good[:2], "--out", "/dev/full"], "is a device or a pipe"),
         "file as out": (["demo", "--out", str(picture), "--steps", "1"], "is a file"),
         "below a file": (["demo", "--out", str(picture / "x"), "--steps", "1"], "Not a directory"),
