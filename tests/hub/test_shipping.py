@@ -100,7 +100,7 @@ def test_the_card_has_the_commands_of_every_start_that_trained(
     first = ["/home/me/bin/crate-mae", "pretrain", "--recipe", "digits", "--out", "/home/me/run", "--set", "steps=9"]
     monkeypatch.setattr(sys, "argv", first)
     run = Run(recorded(place / "resumed", original))
-    for step, steps in ((7, 12), (7, 15)):  # the first of these was stopped before its first step
+    for step, steps in ((7, 12), (7, 15), (9, 15)):  # the first of these was stopped before its first step
         monkeypatch.setattr(sys, "argv", [*first[:2], "--resume", *first[4:6], "--set", f"steps={steps}"])
         run.note_start(step, 1, torch.device("cpu"))
     ship("resumed", "resumed", monkeypatch=monkeypatch)

@@ -94,15 +94,16 @@ def _run(folder: Path) -> Training:
 
 
 def _commands(starts: Sequence[Mapping[str, Any]], task: str) -> Iterator[str]:
-    """The command of each start of a run that trained, without the user's private paths."""
-    ends = [start["step"] for start in starts[1:]]
+    """The command of each start of a run that trained, without the user's private paths; the same one only once."""
+    ends, last = [start["step"] for start in starts[1:]], None
     for start, end in zip_longest(starts, ends):
         words = shlex.split(start["command"])
         kept = ["--resume"] if "--resume" in words else []
         for option, value in pairwise(words):
             if option in ("--recipe", "--checkpoint", "--set"):
                 kept += [option, value]
-        if end is None or end > start["step"]:
+        if kept != last and (end is None or end > start["step"]):
+            last = kept
             when = f"from step {start['step']:,}: " if start["step"] else ""
             yield f"{when}`{shlex.join(['crate-mae', task, *kept])}`"
 

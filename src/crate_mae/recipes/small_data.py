@@ -134,7 +134,7 @@ def tiny_imagenet_cpu() -> PretrainConfig:
 
     Command: crate-mae pretrain --recipe tiny_imagenet_cpu --data-root DIR --out runs/photographs
     Hardware: one CPU core with AVX512-BF16. Time: 87 minutes. Result: validation error 0.560, where the mean patch
-    gives 1.446. It is crate-photos, which comes with the package.
+    gives 1.446. crate-photos, which comes with the package, is this run resumed to 36,500 steps: 3.65 hours, 0.548.
     """
     desk = _desk("tiny_imagenet_cpu", "tiny_imagenet", image_size=64, patch_size=8)
     return replace(
