@@ -143,7 +143,7 @@ def truncate(path: Path) -> None:
         (edit(dim=2**62), "from 1 to 1,000,000"),
         (edit(dim=1e30), "dim is 1e\\+30; choose a whole number"),
         (edit(channels=10**15, mean=[], std=[]), "from 1 to 1,000,000"),
-        (edit(image_size=[400_000, 600_000], positions="fixed"), "of the size"),
+        (edit(image_size=[400_000, 600_000], positions="fixed"), "makes 10,000,000,000 patches"),
         (edit(mlp_ratio=float("inf")), "mlp_ratio"),
         (edit(lambda_=float("nan")), "lambda_"),
         (edit(mean=[float("nan")] * 3), "finite"),

@@ -35,7 +35,7 @@ def test_a_short_demo_writes_everything_and_its_own_numbers(tmp_path: Path, caps
         assert f"{numbers['completion_error']:.3f}" in text
         for accuracy in numbers["probe_accuracy"].values():
             assert f"{accuracy:.1f}" in text
-    assert page.count("data:image/png;base64,") == 8
+    assert page.count("data:image/png;base64,") == 9
     assert page.index("<h2>Photographs</h2>") < page.index("<h2>Digits: a model trained just now</h2>")
     assert DEFAULT in page
     assert not re.search(r'(src|href)="(?!data:)', page)
