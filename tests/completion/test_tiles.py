@@ -198,8 +198,7 @@ def test_every_pixel_of_a_region_is_in_a_tile(seed: int) -> None:
     else:
         region = (abs(y - row) <= radius) & (abs(x - column) <= radius * rng.uniform(0.2, 2))
     region = ~region if seed % 10 == 0 else region
-    if not region.any() or region.mean() > 0.7:
-        pytest.skip("nothing, or nearly everything, is masked")
+    region = ~region if region.mean() > 0.7 else region  # something must stay visible
     plan = plan_region(region, IMAGE, GRID)
     covered = np.zeros(size, dtype=bool)
     for tile in plan.tiles:
