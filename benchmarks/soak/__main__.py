@@ -23,7 +23,7 @@ from benchmarks.soak.record import Budget, Row, markdown, timed, to_json
 from crate_mae.atomic_write import atomic_write
 from crate_mae.bench.machine import cpu_name
 from crate_mae.data.checking import processors
-from crate_mae.training.run_folder import commit
+from crate_mae.training.code_version import commit
 
 ROWS: dict[str, tuple[ModuleType, float]] = {
     "kills": (kills, 0.36),

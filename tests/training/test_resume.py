@@ -284,6 +284,12 @@ def test_what_is_not_finite_stops_the_run(fault: Callable[[], None], what: str, 
     assert time.monotonic() - began < 100
 
 
+def test_features_that_are_not_finite_get_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = ["pretrain", "--recipe", "digits", "--out", str(tmp_path / "run"), "--set", "batch=8", "--set", "steps=2"]
+    said = stopped([*run, "--set", "learning_rate=1e30"], capsys)
+    assert "the model's features are not finite; start again with a lower learning_rate." in said
+
+
 def test_a_finetuning_run_resumes_to_the_same_weights(tmp_path: Path) -> None:
     """Also with drop path and mixup, which draw from torch's own generators."""
     settings = {"task": "finetune", "steps": 20, "drop_path": 0.3, "mixup": 0.8, "label_smoothing": 0.1}

@@ -11,7 +11,7 @@ import torch
 
 from crate_mae import __version__
 from crate_mae.data.checking import processors
-from crate_mae.training.run_folder import commit
+from crate_mae.training.code_version import commit
 
 SIDES = (1024, 2048, 3072)
 """Sides of the square matrices that are tried; the fastest gives the machine's rate."""

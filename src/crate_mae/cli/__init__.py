@@ -93,7 +93,7 @@ def _notes() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("always", category=UserWarning)
-            warnings.filterwarnings("ignore", ".*decompression bomb")  # Pillow's; image_files refuses what is none
+            warnings.filterwarnings("ignore", ".*decompression bomb")  # Pillow's; check_claims is stricter
             warnings.showwarning = lambda message, *_, **__: print(f"crate-mae: note: {message}", file=sys.stderr)
             yield
     finally:

@@ -21,7 +21,7 @@ PixelSize = Annotated[Size, ONE_FOR_BOTH, Range(least=1, most=LARGEST)]
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 MOST_PATCHES = 2**18
-"""Positions of so many patches take a gigabyte for each 1,000 dimensions."""
+"""The largest number of patches in an image. A position table of that size takes 1 GB for every 1,000 dimensions."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from crate_mae.reproduce.scales import Scale
 from crate_mae.reproduce.schedule import carry_out, open_tasks
 from crate_mae.reproduce.tables_1_to_6 import TABLES, Plan
 from crate_mae.reproduce.tasks import Place, Task
-from crate_mae.training.run_folder import commit
+from crate_mae.training.code_version import commit
 
 WIDTH = 170
 """Columns of the output if it is not a terminal."""

@@ -5,7 +5,6 @@ import json
 import logging
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from crate_mae.json_files import read_json
 from crate_mae.models.config import ModelConfig
 from crate_mae.models.locate import BEST, CONFIG
 from crate_mae.settings import FORMAT_VERSION, check_version
+from crate_mae.training.code_version import commit
 from crate_mae.training.config import FREE, HOW_IT_RUNS, TASKS, Config, RunConfig, override
 from crate_mae.usable_path import usable
 
@@ -306,23 +306,6 @@ def configured(
             f"{run.path} was started with --recipe {before.recipe}; resume it with that recipe, or without."
         )
     return override(replace(before, **given), words)
-
-
-def commit() -> str | None:
-    """The commit of the running code, with + where files differ from it; None where it is no checkout.
-
-    Code installed inside another project's repository, such as in its .venv, has no commit of that repository.
-    """
-
-    def git(*words: str) -> str:
-        command = ["git", "-C", str(Path(__file__).parent), *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        git("ls-files", "--error-unmatch", Path(__file__).name)
-        return git("describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*") or None
-    except (OSError, subprocess.CalledProcessError):
-        return None
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
