@@ -148,7 +148,14 @@ ROUNDS = {
         120,
         (recipes.CRATE_MAE, recipes.VIT_MAE),
         {
-            family: [{}, {"warmup": 0.02}, {"warmup": 0.25}, {"positions": "learned"}, {"averaging": 0.998}]
+            family: [
+                {},
+                {"warmup": 0.02},
+                {"warmup": 0.25},
+                {"positions": "learned"},
+                {"averaging": 0.998},
+                {"mask_ratio": 0.6},
+            ]
             for family in FAMILIES
         },
     ),
