@@ -34,8 +34,8 @@ def bench(
             runs/race.
         quick: Fewer rounds and smaller sizes, in three minutes: to see that it works, not to publish.
         only: Only these rows: base, memory, encoding, desk, small, profile, forms, rates, probe, pipeline,
-            processes, scaling, start, quality; in the race: cifar10, imagenette, crate-mae, vit-mae, paper-form. May be
-            repeated.
+            processes, scaling, start, quality; in the race: cifar10, imagenette, crate-mae, crate-mae-narrow, vit-mae,
+            paper-form. May be repeated.
         verbose: Print each row's quartiles, share of sgemm's rate, memory and remarks too; bench.md always has them.
         race: Compare models after the same processor time, in place of the table.
         seconds: race: processor time of each training.
