@@ -24,6 +24,7 @@ from crate_mae.planning.hardware import GB, Hardware, hardware, product_speed
 from crate_mae.planning.memory_check import check_memory
 from crate_mae.planning.plan import Plan, plan, table
 from crate_mae.training.config import RunConfig, override
+from crate_mae.training.optim import optimiser_flops
 from tests.conftest import small_model
 
 EVERY = {**recipes.PRETRAIN, **recipes.FINETUNE}
@@ -171,6 +172,17 @@ def test_parts_change_memory_and_hardly_time() -> None:
     assert (four.micro_batch, four.micro_batches) == (128, 4)
     assert four.memory.activations < 0.26 * one.memory.activations
     assert one.step_flops < four.step_flops < 1.02 * one.step_flops  # dictionaries are folded for each part
+
+
+def test_every_device_does_the_products_of_muon() -> None:
+    for devices, accumulation in [(1, 1), (4, 1), (4, 2)]:
+        settings = (f"accumulation={accumulation}", "batch=64")
+        adamw, muon = (planned("digits", f"optimiser={kind}", *settings, devices=devices) for kind in ("adamw", "muon"))
+        config = recipes.digits()
+        with torch.device("meta"):
+            model = create_model(config.model, config.preset, **config.model_settings)
+        assert muon.step_flops - adamw.step_flops == devices * optimiser_flops(model, "muon") > 0
+        assert muon.step_seconds / adamw.step_seconds == pytest.approx(muon.step_flops / adamw.step_flops)
 
 
 def test_speed_of_products_here() -> None:

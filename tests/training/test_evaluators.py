@@ -46,7 +46,20 @@ def test_a_run_says_the_error_of_the_mean_patch(
     assert said == pytest.approx([expected] * 3, rel=1e-5)
     assert said[0] == said[1] == said[2]
     assert capsys.readouterr().out.count(f"mean patch error {expected:.4g}") == 3
-    assert drawn[0][-1] == ("mean patch", said[0])
+    assert drawn[0][-2:] == (("mean patch", said[0]), "")
+
+
+def test_the_curve_says_what_the_loss_of_training_batches_has_on_top(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The evaluations and the mean patch are errors without it, so the axis is theirs."""
+    drawn = []
+    real = figures.run_curves
+    monkeypatch.setattr(figures, "run_curves", lambda *args: drawn.append(real(*args)) or drawn[-1])
+    main(words(tmp_path / "run", steps=2, evaluate_every=1, detail=0.5))
+    (ax, *_) = drawn[0].axes
+    assert ax.get_ylabel() == "mean squared error on masked patches"
+    assert "training batches, + 0.5 x detail error" in [line.get_label() for line in ax.lines]
 
 
 def test_the_mean_patch_is_a_line_in_the_curve() -> None:

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from crate_mae.cli import main
 from crate_mae.training import muon
+from crate_mae.training.config import Optimiser
 from crate_mae.training.muon import MOMENTUM, RMS, orthogonalise
-from crate_mae.training.optim import optimiser_of
+from crate_mae.training.optim import optimiser_flops, optimiser_of
 from tests.conftest import small_model
 from tests.training.runs import assert_same, words
 
@@ -47,6 +49,19 @@ def test_a_zero_gradient_moves_nothing() -> None:
     assert orthogonalise(torch.zeros(2, 3, 5)).count_nonzero() == 0
 
 
+@pytest.mark.parametrize("name", ["crate_mae_tiny", "crate_mae_tiny_alpha", "vit_mae_small"])
+@pytest.mark.parametrize("kind", ["muon", "adamw"])
+def test_the_flops_of_a_step_are_those_that_torch_counts(name: str, kind: Optimiser) -> None:
+    model = small_model(name)
+    optimiser = optimiser_of(model, kind, 0.01, 0.1)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    with FlopCounterMode(display=False) as counter:
+        optimiser.step()
+    assert optimiser_flops(model, kind) == counter.get_total_flops()
+    assert (counter.get_total_flops() > 0) == (kind == "muon")
+
+
 @pytest.mark.parametrize("name", ["crate_mae_tiny", "vit_mae_small"])
 def test_two_steps_are_those_of_the_formula_and_of_adamw(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(muon, "orthogonalise", exactly)
@@ -75,6 +90,30 @@ def test_two_steps_are_those_of_the_formula_and_of_adamw(name: str, monkeypatch:
         names = {"step", "momentum"} if in_a_layer(key, parameter) else {"step", "exp_avg", "exp_avg_sq"}
         assert set(ours.state[parameter]) == names
     assert matrices > 4
+
+
+@pytest.mark.parametrize("name", ["crate_mae_tiny", "vit_mae_small"])
+def test_a_closure_is_called_once_before_anything_moves(name: str) -> None:
+    model, other = (small_model(name) for _ in range(2))
+    images, mask = torch.randn(2, 3, *model.config.image_size), torch.zeros(2, model.num_patches, dtype=torch.bool)
+    mask[:, ::2] = True
+    losses = []
+
+    def closure() -> torch.Tensor:
+        losses.append(model(images, mask).loss)
+        losses[-1].backward()
+        return losses[-1]
+
+    ours, plain = (optimiser_of(m, "muon", 0.01, 0.1) for m in (model, other))
+    for _ in range(2):
+        assert ours.step(closure) is losses[-1]
+        other(images, mask).loss.backward()
+        plain.step()
+        ours.zero_grad()
+        plain.zero_grad()
+    assert len(losses) == 2
+    for parameter, twin in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(parameter, twin, rtol=0, atol=0)
 
 
 def in_a_layer(name: str, parameter: torch.Tensor) -> bool:

@@ -14,6 +14,7 @@ from crate_mae.planning.cost import WORD
 from crate_mae.planning.hardware import USABLE, Hardware
 from crate_mae.planning.memory_fit import Fitting, Memory
 from crate_mae.training.config import FinetuneConfig, RunConfig
+from crate_mae.training.optim import optimiser_flops
 
 CLASSES_ASSUMED = 1_000
 """For a set that is not a named one."""
@@ -51,7 +52,7 @@ class Plan:
     image_flops: float
     """FLOPs of the forward pass for one image."""
     step_flops: int
-    """Forward and backward, on all devices together."""
+    """Forward, backward and optimiser, on all devices together."""
     run_flops: int
 
     memory: Memory
@@ -100,7 +101,8 @@ def plan(
     fitting = fitting_of(config, hardware, devices, shard, size)
     name, model, classes = _model(config)[0], fitting.model, fitting.classes
     work = fitting.work(fitting.micro_batch)
-    step_flops = devices * config.accumulation * work.step_flops(config.gradient_checkpointing, hardware.is_gpu)
+    passes = config.accumulation * work.step_flops(config.gradient_checkpointing, hardware.is_gpu)
+    step_flops = devices * (passes + optimiser_flops(model, config.optimiser))
     step_seconds = step_flops / (devices * hardware.flops * hardware.utilisation)
     images = config.steps * config.batch
     checkpoint = 3 * model.num_parameters * WORD[config.precision]

@@ -159,7 +159,8 @@ def draw_curves(run: Run, job: Job) -> None:
     )
     mean_patch = run.series("mean_patch_error")  # the same at every evaluation
     level = ("mean patch", mean_patch[max(mean_patch)]) if mean_patch else None
-    figure = figures.run_curves(run.series("loss"), losses, accuracies, job.objective.measures, level)
+    axis, added = job.objective.measures, job.objective.added
+    figure = figures.run_curves(run.series("loss"), losses, accuracies, axis, level, added)
     run.draw(figure, "curves.png")
 
 

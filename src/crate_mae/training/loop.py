@@ -1,4 +1,4 @@
-"""The one training loop: step, log, evaluate, save, stop. Pretraining and fine-tuning give it a job."""
+"""The training loop of runs: step, log, evaluate, save, stop. Pretraining and fine-tuning give it a job."""
 
 import math
 import time

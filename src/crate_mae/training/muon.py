@@ -34,10 +34,15 @@ class Muon(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        loss = None
+        if closure is not None:  # before the matrices move: it computes the gradients
+            with torch.enable_grad():
+                loss = closure()
         for group in self.param_groups:
             if group.get("orthogonalise"):
                 self._step_matrices(group)
-        return super().step(closure)  # it passes over parameters without a gradient
+        super().step()  # it passes over parameters without a gradient
+        return loss
 
     def _step_matrices(self, group: dict[str, Any]) -> None:
         by_shape: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
@@ -76,6 +81,12 @@ def orthogonalise(matrices: Float[Tensor, "k m n"]) -> Float[Tensor, "k m n"]:
         gram = wide @ wide.mT
         wide = torch.baddbmm(wide, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), wide, beta=a)
     return (wide.mT if x.shape[-2] > x.shape[-1] else wide).to(matrices.dtype)
+
+
+def orthogonalise_flops(rows: int, columns: int) -> int:
+    """FLOPs of ``orthogonalise`` for one matrix: in each iteration X X^T, its square, and their product with X."""
+    short, long = sorted((rows, columns))
+    return ITERATIONS * 2 * short * short * (2 * long + short)
 
 
 def _whole(tensor: Tensor) -> Tensor:

@@ -20,7 +20,9 @@ class Objective(nn.Module, ABC):
 
     model: ImageModel
     measures: str
-    """The loss in words, for the axis of a figure."""
+    """The loss of an evaluation in words, for the axis of a figure."""
+    added: str = ""
+    """What the loss of a training batch has on top of that, in words."""
 
     @abstractmethod
     def forward(self, images: Float[Tensor, "b c H W"], given: Shaped[Tensor, "b ..."]) -> Float[Tensor, ""]:
@@ -39,7 +41,7 @@ class Completing(Objective):
         if detail:
             if model.config.patch_pixels < 2:
                 raise UserError("detail needs patches of more than one number; choose a larger patch_size.")
-            self.measures = f"{type(self).measures} + {detail:g} x detail error"
+            self.added = f"{detail:g} x detail error"
 
     def forward(self, images: Float[Tensor, "b c H W"], given: Bool[Tensor, "b n"]) -> Float[Tensor, ""]:
         completion = self.model(images, given)

@@ -7,7 +7,7 @@ import torch
 
 from crate_mae.models.image_model import ImageModel
 from crate_mae.training.config import Optimiser
-from crate_mae.training.muon import Muon
+from crate_mae.training.muon import Muon, orthogonalise_flops
 
 _BLOCK = re.compile(r"encoder\.blocks\.(\d+)\.")
 
@@ -66,6 +66,19 @@ def adamw(
 ) -> torch.optim.AdamW:
     """``optimiser_of`` for AdamW."""
     return optimiser_of(model, "adamw", learning_rate, weight_decay, betas, layer_decay)
+
+
+def optimiser_flops(model: ImageModel, kind: Optimiser) -> int:
+    """FLOPs of the matrix products in one step of the optimiser: those of Newton-Schulz with Muon, none with AdamW."""
+    if kind != "muon":
+        return 0
+    matrices = [
+        matrix
+        for group in parameter_groups(model, 0.0)
+        if group["orthogonalise"]
+        for matrix in group["params"]  # type: ignore[attr-defined]
+    ]
+    return sum(orthogonalise_flops(*matrix.shape) for matrix in matrices)
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
