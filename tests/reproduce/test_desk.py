@@ -2,7 +2,7 @@
 
 import json
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from rich.console import Console
 
 import crate_mae
 from crate_mae.bench.race.images import batch, load
-from crate_mae.bench.race.recipes import Course
+from crate_mae.bench.race.recipes import Course, Recipe
 from crate_mae.cli import main
 from crate_mae.errors import UserError
 from crate_mae.reproduce import campaign, desk_measurements
@@ -22,7 +22,7 @@ from crate_mae.reproduce.campaign import RECORD, Machine, planned
 from crate_mae.reproduce.command import run
 from crate_mae.reproduce.desk import SOURCE, desk
 from crate_mae.reproduce.desk_measurements import DeskProbed, DeskReconstructed
-from crate_mae.reproduce.desk_tasks import Decoded
+from crate_mae.reproduce.desk_tasks import Decoded, digest
 from crate_mae.reproduce.desk_trainings import DONE, DeskFinetuned, DeskPretrained
 from crate_mae.reproduce.paper_numbers import SETS
 from crate_mae.reproduce.scales import Model, Scale
@@ -178,8 +178,9 @@ def test_the_hours_decide_the_seconds_once(tmp_path: Path, data_root: Path) -> N
         trained = {DeskPretrained(task.model) for task in measured}
         return sum(task.seconds(place) or 0 for task in {*measured, *trained, Decoded(SOURCE), Decoded("cifar10")})
 
-    with pytest.raises(UserError, match="too short"):
-        planned(place, wanted, 0.05, 2, QUIET)
+    for hours, words in ((0.05, "too short"), (0, "no campaign in")):
+        with pytest.raises(UserError, match=words):
+            planned(place, wanted, hours, 2, QUIET)
     assert not (tmp_path / RECORD).exists()
     before = time.time()
     long = planned(place, wanted, 3.0, 2, QUIET)
@@ -188,6 +189,19 @@ def test_the_hours_decide_the_seconds_once(tmp_path: Path, data_root: Path) -> N
     again = planned(place, wanted, 1.0, 2, QUIET)
     assert again.scale.timed == long.scale.timed
     assert planned(place, wanted, None, 2, QUIET).deadline is None
+
+
+def test_a_setting_with_its_default_changes_no_name() -> None:
+    recipe, course = Recipe("crate", "crate_mae_tiny", {}, learning_rate=1e-3), Course("cifar10", 32, 4, 32)
+
+    @dataclass(frozen=True)
+    class Later(Recipe):
+        added: float = 0.5
+
+    later = Later("crate", "crate_mae_tiny", {}, learning_rate=1e-3)
+    assert digest([recipe, course], 60.0) == digest([later, course], 60.0)
+    assert digest([later, course], 60.0) != digest([replace(later, added=0.4), course], 60.0)
+    assert digest([recipe, course], 60.0) != digest([recipe, course], 61.0)
 
 
 def test_one_seed_of_everything_comes_first(place: Place) -> None:

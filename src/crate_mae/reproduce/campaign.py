@@ -56,7 +56,10 @@ def measured(seconds: float = 3.0) -> Machine:
 
 def planned(place: Place, wanted: Wanted, hours: float | None, processes: int, console: Console) -> Place:
     """The place with the length of its trainings, recorded or chosen now, and with its deadline."""
-    machine, record = measured(), place.out / RECORD
+    record = place.out / RECORD
+    if hours == 0 and not record.is_file():
+        raise UserError(f"there is no campaign in {place.out} yet; choose --hours above 0 to begin one.")
+    machine = measured()
     speed = machine.speed / REFERENCE_SPEED
     if record.is_file():
         seconds = float(json.loads(record.read_text())["pretrain_seconds"])

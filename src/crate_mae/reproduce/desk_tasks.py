@@ -10,7 +10,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +134,17 @@ def order_of(model: Model, kind: int) -> tuple[int, ...]:
 
 
 def digest(identity: list[Any], *seconds: float) -> str:
-    """A short hash of a configuration and of the lengths of its trainings, for the name of a folder."""
-    words = json.dumps([*map(asdict, identity), *seconds], sort_keys=True)
+    """A short hash of a configuration and of the lengths of its trainings, for the name of a folder.
+
+    Fields with their default value are left out, so that a field that is added later changes no name.
+    """
+    words = json.dumps([*map(_set_fields, identity), *seconds], sort_keys=True)
     return hashlib.blake2b(words.encode(), digest_size=4).hexdigest()
+
+
+def _set_fields(config: Any) -> dict[str, Any]:
+    defaults = {
+        field.name: field.default if field.default_factory is MISSING else field.default_factory()
+        for field in fields(config)
+    }
+    return {name: value for name, value in asdict(config).items() if value != defaults[name]}

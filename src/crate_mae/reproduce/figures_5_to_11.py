@@ -43,7 +43,7 @@ def figure5(scale: Scale, seeds: int) -> Drawing:
     """R^c and sparsity, layer by layer."""
     variants = scale.white_box
     models = {variant: [model_of_figures(scale, variant, seed) for seed in range(seeds)] for variant in variants}
-    columns = {"compression": "R^c(Z^{l+1/2} given U^l), nats", "sparsity": "||Z^{l+1}||_0 / (dN)"}
+    columns = {"compression": "R^c(Z^{l+1/2} given U^l), nats", "sparsity": "||A^{l+1}||_0 / (mN), of the code"}
 
     def draw(place: Place) -> Made:
         source = shown(place)

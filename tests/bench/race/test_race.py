@@ -2,6 +2,7 @@
 
 import io
 import json
+import queue
 import signal
 import subprocess
 import sys
@@ -19,10 +20,10 @@ from rich.console import Console
 from crate_mae import UserError
 from crate_mae.bench.race import command, images, job, measurements, training
 from crate_mae.bench.race.images import batch
-from crate_mae.bench.race.job import Job, Tell
+from crate_mae.bench.race.job import SETTINGS, Job, Tell
 from crate_mae.bench.race.measurements import Pretrained, labelled
 from crate_mae.bench.race.recipes import COURSES, CRATE_MAE, RECIPES, VIT_MAE, Course, chosen
-from crate_mae.bench.race.table import markdown
+from crate_mae.bench.race.table import comparisons, markdown
 from crate_mae.cli import main
 
 SMALL = {"dim": 16, "heads": 2, "depth": 1, "decoder_dim": 16, "decoder_depth": 1, "decoder_heads": 2}
@@ -164,10 +165,12 @@ def test_weights_are_averaged_over_the_steps(out: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(training, "masked_error", watched)
     trained(0)
     assert len(weights) == 5  # the curve has a point for each of so few steps
-    expected = weights[0]
+    expected = [weights[0]]
     for weight in weights[1:]:
-        expected = 0.9 * expected + 0.1 * weight
-    torch.testing.assert_close(trained(0.9), expected)
+        expected.append(0.9 * expected[-1] + 0.1 * weight)
+    weights.clear()
+    torch.testing.assert_close(trained(0.9), expected[-1])
+    torch.testing.assert_close(weights, expected)  # the curve is that of the averaged model
 
 
 def test_a_job_trains_measures_and_is_not_run_again(out: Path) -> None:
@@ -252,6 +255,21 @@ def test_other_settings_need_another_folder(out: Path) -> None:
         a_job(out, seconds=0.4).check()
 
 
+def test_a_folder_of_before_a_setting_was_added_can_be_continued(out: Path) -> None:
+    one = a_job(out)
+    one.check()
+    file = one.folder / SETTINGS
+    begun = json.loads(file.read_text())
+    assert begun["recipe"].pop("averaging") == 0
+    file.write_text(json.dumps(begun))
+    one.check()
+    with pytest.raises(UserError, match="choose another --out"):
+        a_job(out, recipe=replace(CRATE, averaging=0.9)).check()
+    file.write_text("{")
+    with pytest.raises(UserError, match="choose another --out"):
+        one.check()
+
+
 def test_a_job_survives_its_way_to_another_process(out: Path) -> None:
     one = a_job(out)
     assert Job.from_settings(one.settings()).settings() == one.settings()
@@ -321,6 +339,28 @@ def test_what_fails_in_a_process_is_said(tmp_path: Path) -> None:
         command.carry_out(tmp_path, {}, [one], quiet())
 
 
+def test_a_process_that_ends_within_a_message_ends_the_race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, program = subprocess.Popen, "print('[1', end=''); raise SystemExit('killed')"
+
+    def other(words: list[str], **options: Any) -> "subprocess.Popen[str]":
+        return real([sys.executable, "-c", program], **options)
+
+    monkeypatch.setattr(command.subprocess, "Popen", other)
+    one = a_job(tmp_path)
+    one.check()
+    with pytest.raises(UserError, match="toys, crate-mae, seed 0 failed: killed"):
+        command.carry_out(tmp_path, {}, [one], quiet())
+
+
+def test_no_process_starts_after_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting: queue.SimpleQueue[command.Part] = queue.SimpleQueue()
+    slot = command.Slot(None, waiting, queue.SimpleQueue())
+    slot.stop()
+    monkeypatch.setattr(command.subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
+    one = a_job(tmp_path)
+    slot.run_part(command.Part(one, one.steps))
+
+
 def test_the_table_compares_over_seeds() -> None:
     def result(contestant: str, seed: int, probe: float, curve: list[tuple[float, float]]) -> dict[str, Any]:
         numbers = {
@@ -343,6 +383,20 @@ def test_the_table_compares_over_seeds() -> None:
     words = "0.50 x the parameters, probe +4.0 points, loss +0.000, reaches the other's last validation loss after 20 s"
     assert f"- toys: A against B: {words} on average in 1 of 2 seeds." in text
     assert "- How." in text
+
+
+def test_the_table_compares_every_two_contestants_by_seed() -> None:
+    def result(contestant: str, seed: int, curve: list[tuple[float, float]]) -> dict[str, Any]:
+        return {"data": "toys", "contestant": contestant, "seed": seed, "parameters": 10**6, "curve": curve}
+
+    results = [result("A", 0, [(10, 0.9)]), result("A", 1, [(20, 0.5)]), result("B", 1, [(30, 0.5)])]
+    lines = comparisons({("toys", name): [one for one in results if one["contestant"] == name] for name in "AB"})
+    assert lines == [
+        "toys: A against B: 1.00 x the parameters, reaches the other's last validation loss after 20 s on average in 1 "
+        "of 1 seeds."
+    ]
+    groups = {("toys", name): [result(name, 0, [(10, 0.9)])] for name in "ABC"}
+    assert [line.split(":")[1] for line in comparisons(groups)] == [" A against B", " A against C", " B against C"]
 
 
 def test_recipes_fit_their_courses() -> None:

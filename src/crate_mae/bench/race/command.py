@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from rich.console import Console
@@ -132,46 +132,62 @@ class Message:
 
 
 class Slot(threading.Thread):
-    """A core: it runs one part after the other, and says None when there are no more."""
+    """A core: its thread runs one part after another, and puts None into the queue when there are no more."""
 
     def __init__(
         self, core: int | None, waiting: "queue.SimpleQueue[Part]", messages: "queue.SimpleQueue[Message | None]"
     ) -> None:
         super().__init__(daemon=True)
         self.core, self.waiting, self.messages = core, waiting, messages
-        self.stopped = False
         self.process: subprocess.Popen[str] | None = None
+        self._stopped = False
+        self._starting = threading.Lock()
+        """No process starts after ``stop``."""
 
     def run(self) -> None:
-        while not self.stopped:
-            try:
-                part = self.waiting.get_nowait()
-            except queue.Empty:
-                break
-            self.run_part(part)
-        self.messages.put(None)
+        try:
+            while not self._stopped:
+                try:
+                    part = self.waiting.get_nowait()
+                except queue.Empty:
+                    break
+                self.run_part(part)
+        finally:
+            self.messages.put(None)
 
     def run_part(self, part: Part) -> None:
         job = part.job
         asked = json.dumps({"settings": job.settings(), "steps": part.steps, "core": self.core})
         words = [sys.executable, "-m", "crate_mae.bench.race.job", asked]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        with (
-            tempfile.TemporaryFile("w+") as errors,
-            subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment) as process,
-        ):
-            self.process = process
-            assert process.stdout is not None
-            for line in process.stdout:
-                self.messages.put(Message(job, json.loads(line)))
-            if process.wait() and not self.stopped:
+        with tempfile.TemporaryFile("w+") as errors:
+            process = self._start(words, errors)
+            if process is None:
+                return
+            with process:
+                assert process.stdout is not None
+                for line in process.stdout:
+                    if line.endswith("\n"):  # the last line of a process that was killed may be cut
+                        self.messages.put(Message(job, json.loads(line)))
+            if process.returncode and not self._stopped:
                 errors.seek(0)
                 said = errors.read().strip().splitlines() or [f"it ended with code {process.returncode}"]
                 self.messages.put(Message(job, {"error": said[-1]}))
 
+    def _start(self, words: Sequence[str], errors: IO[str]) -> "subprocess.Popen[str] | None":
+        """The process; None after ``stop``."""
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        with self._starting:
+            if not self._stopped:
+                self.process = subprocess.Popen(
+                    words, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment
+                )
+                return self.process
+        return None
+
     def stop(self) -> None:
         """Ask the running job to save and end."""
-        self.stopped = True
+        with self._starting:
+            self._stopped = True
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
 
@@ -200,7 +216,7 @@ def write(out: Path, about: dict[str, Any], jobs: list[Job]) -> None:
 def protocol(jobs: Sequence[Job]) -> list[str]:
     """How it was done, for people."""
     seconds, seeds, course = jobs[0].seconds, 1 + max(job.seed for job in jobs), jobs[0].course
-    spread = f"{seeds} seeds, mean ± standard deviation." if seeds > 1 else "One seed."
+    spread = f"Up to {seeds} seeds, mean ± standard deviation." if seeds > 1 else "One seed."
     fitted = "all" if course.probe_images is None else f"{course.probe_images:,}"
     products = "bfloat16" if multiplies_bfloat16(torch.device("cpu")) else "float32"
     shapes = "; ".join(f"{job.recipe.title} on {job.course.data}: {shape(job)}" for job in jobs if job.seed == 0)
@@ -231,9 +247,12 @@ def protocol(jobs: Sequence[Job]) -> list[str]:
 def shape(job: Job) -> str:
     """A recipe in a line."""
     c, r = job.course.config(job.recipe), job.recipe
+    ista = f"eta {c.eta:g}, lambda {c.lambda_:g}, " if c.family == "crate" else ""
+    averaged = f", running mean of the weights {r.averaging:g}" if r.averaging else ""
+    tuned = f", fine-tuned at {r.finetune_rate:g}, layer decay {r.layer_decay:g}" if job.course.finetune_steps else ""
     return (
-        f"{c.image_size[0]} px, patch {c.patch_size[0]}, d {c.dim}, {c.heads} heads, {c.depth} layers, decoder "
-        f"{c.decoder_depth} x {c.decoder_dim}, {TITLES[r.optimiser]} {r.learning_rate:g}, betas "
-        f"{r.betas[0]}/{r.betas[1]}, decay {r.weight_decay:g}, clip {r.clip:g}, batch {r.batch}, "
-        f"{r.mask_ratio:.0%} masked"
+        f"{c.image_size[0]} px, patch {c.patch_size[0]}, d {c.dim}, {c.heads} heads, {c.depth} layers, {ista}decoder "
+        f"{c.decoder_depth} x {c.decoder_dim}, {c.decoder_heads} heads, {TITLES[r.optimiser]} {r.learning_rate:g}, "
+        f"warm-up {r.warmup:.0%}, betas {r.betas[0]}/{r.betas[1]}, decay {r.weight_decay:g}, clip {r.clip:g}, batch "
+        f"{r.batch}, {r.mask_ratio:.0%} masked{averaged}{tuned}"
     )

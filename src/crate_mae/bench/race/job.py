@@ -84,11 +84,17 @@ class Job:
     def check(self) -> None:
         """Refuse a folder in which a job with other settings was begun."""
         file = self.folder / SETTINGS
-        wanted = {key: value for key, value in self.settings().items() if key != "out"}
         if not file.is_file():
             self.folder.mkdir(parents=True, exist_ok=True)
+            wanted = {key: value for key, value in self.settings().items() if key != "out"}
             file.write_text(json.dumps(wanted, indent=1) + "\n")
-        elif json.loads(file.read_text()) != wanted:
+            return
+        try:
+            begun = Job.from_settings(json.loads(file.read_text()) | {"out": self.out})
+            same = begun.settings() == self.settings()  # a field that was added since has its default
+        except (AttributeError, KeyError, TypeError, ValueError):  # the file is damaged, or lacks a field
+            same = False
+        if not same:
             raise UserError(
                 f"{self.folder} holds results of other settings (see {SETTINGS} there); choose another --out."
             )

@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 COLUMNS = {
@@ -86,21 +87,21 @@ def _place(record: Mapping[str, Any]) -> str:
 
 
 def comparisons(groups: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]) -> list[str]:
-    """For each set, the first contestant against each other one, where both are measured."""
+    """For each set, every two contestants, where both are measured."""
     lines = []
     for data in dict.fromkeys(data for data, _ in groups):
-        first, *others = [name for of, name in groups if of == data]
-        for other in others:
-            a, b = groups[data, first], groups[data, other]
+        for first, second in combinations([name for of, name in groups if of == data], 2):
+            a, b = groups[data, first], groups[data, second]
             words = [f"{a[0]['parameters'] / b[0]['parameters']:.2f} x the parameters"]
             if (points := _difference(a, b, "probe")) is not None:
                 words.append(f"probe {points:+.1f} points")
             if (error := _difference(a, b, "loss")) is not None:
                 words.append(f"loss {error:+.3f}")
-            if times := [time for one, two in zip(a, b, strict=False) if (time := _seconds_to_the_loss_of(two, one))]:
-                reached = f"{statistics.fmean(times):.0f} s on average in {len(times)} of {len(b)} seeds"
+            pairs = [(one, two) for one in a for two in b if one["seed"] == two["seed"]]
+            if times := [time for one, two in pairs if (time := _seconds_to_the_loss_of(two, one))]:
+                reached = f"{statistics.fmean(times):.0f} s on average in {len(times)} of {len(pairs)} seeds"
                 words.append(f"reaches the other's last validation loss after {reached}")
-            lines.append(f"{data}: {first} against {other}: {', '.join(words)}.")
+            lines.append(f"{data}: {first} against {second}: {', '.join(words)}.")
     return lines
 
 

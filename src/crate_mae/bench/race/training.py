@@ -6,6 +6,7 @@ makes it last longer, and changes nothing else. Evaluation and checkpoints are n
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -123,7 +124,8 @@ def for_seconds(
             state.used += time.process_time() - began
             state.step += 1
             if watched is not None and state.used >= seconds * (len(state.curve) + 1) / CURVE_POINTS:
-                state.curve.append((state.used, watched()))
+                with _averaged(optimiser):
+                    state.curve.append((state.used, watched()))
             try:
                 report(min(state.used / seconds, 1.0), f"loss {state.curve[-1][1]:.3f}" if state.curve else "")
             except Stopped:
@@ -132,9 +134,7 @@ def for_seconds(
             if time.monotonic() - saved > SAVE_EVERY:
                 _save(checkpoint, model, optimiser, state)
                 saved = time.monotonic()
-    if budget.averaging:
-        for parameter, moments in optimiser.state.items():
-            parameter.data = moments["average"]
+    _exchange(optimiser)
     return state
 
 
@@ -146,6 +146,22 @@ def _average(optimiser: torch.optim.Optimizer, kept: float) -> None:
             moments["average"].lerp_(parameter, 1 - kept)
         else:
             moments["average"] = parameter.detach().clone()
+
+
+@contextmanager
+def _averaged(optimiser: torch.optim.Optimizer) -> Iterator[None]:
+    """The model has the running mean as its weights, if there is one; afterwards its own again."""
+    _exchange(optimiser)
+    try:
+        yield
+    finally:
+        _exchange(optimiser)
+
+
+def _exchange(optimiser: torch.optim.Optimizer) -> None:
+    for parameter, moments in optimiser.state.items():
+        if "average" in moments:
+            parameter.data, moments["average"] = moments["average"], parameter.data
 
 
 def fast_products() -> torch.autocast:
