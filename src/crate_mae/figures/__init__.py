@@ -84,16 +84,17 @@ def run_curves(
     accuracies: Mapping[str, Mapping[int, float]],
     loss: str,
     reference: tuple[str, float] | None = None,
+    added: str = "",
 ) -> Figure:
     """The losses of a run against the step, with a reference level if there is one; if there are accuracies, a second
-    panel with these in per cent."""
+    panel with these in per cent. ``added`` is what the loss of the training batches has on top of the others."""
     panels = 1 + bool(accuracies)
     figure = Figure(figsize=(5.5 * panels, 3.8), layout="constrained")
     axes = figure.subplots(1, panels, squeeze=False)[0]
     late = [value for step, value in training.items() if step > max(training) / 50]
     after_start = [value for curve in held_out.values() for step, value in curve.items() if step > 0]
     top = 1.1 * max([*late, *after_start], default=1.0)
-    _losses(axes[0], training, {})
+    _losses(axes[0], training, {}, added)
     for colour, (name, values) in zip((ACCENT, INK), held_out.items(), strict=False):
         axes[0].plot(list(values), list(values.values()), "o-", ms=4, color=colour, label=name)
     if reference:
@@ -113,8 +114,9 @@ def _level(ax: Axes, name: str, value: float) -> None:
     ax.axhline(value, color=ACCENT, ls="--", label=f"{name} ({value:.3f})")
 
 
-def _losses(ax: Axes, training: Mapping[int, float], held_out: Mapping[int, float]) -> None:
-    ax.plot(list(training), list(training.values()), color=INK, alpha=0.35, lw=0.8, label="training batches")
+def _losses(ax: Axes, training: Mapping[int, float], held_out: Mapping[int, float], added: str = "") -> None:
+    name = f"training batches, + {added}" if added else "training batches"
+    ax.plot(list(training), list(training.values()), color=INK, alpha=0.35, lw=0.8, label=name)
     if held_out:
         ax.plot(list(held_out), list(held_out.values()), "o-", color=INK, ms=4, label="held-out images")
     ax.set(xlabel="step")
