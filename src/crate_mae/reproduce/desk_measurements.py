@@ -5,14 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from jaxtyping import Float, Int, UInt8
 
-from crate_mae.bench.race.images import batch, load
-from crate_mae.bench.race.training import EVALUATED_AT_ONCE, masked_error
+from crate_mae.bench.race.features import features_of
+from crate_mae.bench.race.images import load
+from crate_mae.bench.race.training import masked_error
 from crate_mae.evaluation.linear_probe import PAPER_STRENGTHS, linear_probe
-from crate_mae.features.extraction import Which, describe
-from crate_mae.models.image_model import ImageModel
+from crate_mae.features.extraction import Which
 from crate_mae.models.zoo import load_autoencoder
 from crate_mae.reproduce.desk_tasks import (
     EVALUATED,
@@ -30,6 +28,9 @@ from crate_mae.reproduce.desk_tasks import (
 from crate_mae.reproduce.desk_trainings import DeskFinetuned, DeskPretrained
 from crate_mae.reproduce.scales import Kinds
 from crate_mae.reproduce.tasks import Place, ProbeTask, ReconstructTask, Task, write_numbers
+
+PROBED = (Which(-1, "cls"), Which(-1, "mean"))
+"""The class token and the mean of the patches, of the last layer."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,9 @@ class DeskProbed(DeskTask, ProbeTask):
         tested = some(TEST_IMAGES, len(images.test))
         labels, truth = images.train_labels[fitted], images.test_labels[tested]
         with self.reporting(place) as report:
-            train_features = features(model, images.train, fitted)
+            train_features = features_of(model, images.train, fitted, PROBED)
             report(0.3, "")
-            test_features = features(model, images.test, tested)
+            test_features = features_of(model, images.test, tested, PROBED)
             results: list[dict[str, Any]] = []
             for which, values in train_features.items():
                 fits = 0
@@ -93,20 +94,6 @@ class DeskProbed(DeskTask, ProbeTask):
                     }
                 )
             write_numbers(self.file(place), {"fitted": len(fitted), "tested": len(tested), "results": results})
-
-
-@torch.no_grad()
-def features(
-    model: ImageModel, pixels: UInt8[np.ndarray, "n H W c"], chosen: Int[np.ndarray, " m"]
-) -> dict[Which, Float[np.ndarray, "m d"]]:
-    """The class token and the mean of the patches of the last layer, for the chosen images."""
-    wanted = [Which(-1, "cls"), Which(-1, "mean")]
-    found: dict[Which, list[np.ndarray]] = {which: [] for which in wanted}
-    for first in range(0, len(chosen), EVALUATED_AT_ONCE):
-        part = batch(pixels, chosen[first : first + EVALUATED_AT_ONCE], model.config)
-        for which, values in describe(model, wanted, part).items():
-            found[which].append(values.numpy())
-    return {which: np.concatenate(parts) for which, parts in found.items()}
 
 
 @dataclass(frozen=True)

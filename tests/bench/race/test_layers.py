@@ -9,7 +9,7 @@ import torch
 
 from crate_mae import UserError
 from crate_mae.analysis.layerwise import layer_curves
-from crate_mae.bench.race import layers
+from crate_mae.bench.race import features, layers
 from crate_mae.bench.race.images import RaceImages, batch
 from crate_mae.bench.race.job import Job
 from crate_mae.bench.race.measurements import measurements
@@ -49,7 +49,7 @@ def ridge(train: np.ndarray, labels: np.ndarray, test: np.ndarray, truth: np.nda
 
 @torch.no_grad()
 def test_each_layer_against_the_analysis_and_scikit_learn(images: RaceImages, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "EVALUATED_AT_ONCE", 7)
+    monkeypatch.setattr(features, "EVALUATED_AT_ONCE", 7)
     model, shares = model_of(CRATE_MAE), []
     found = layers.by_layer(model, images, 5, lambda share, note: shares.append(share))
     assert shares == sorted(shares)

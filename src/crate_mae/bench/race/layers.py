@@ -4,14 +4,13 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, UInt8
-from torch import Tensor
 
 from crate_mae.analysis.layerwise import layer_curves
+from crate_mae.bench.race.features import features_of
 from crate_mae.bench.race.images import RaceImages, batch
-from crate_mae.bench.race.training import EVALUATED_AT_ONCE, Report
+from crate_mae.bench.race.training import Report
 from crate_mae.evaluation.knn import quick_probe
-from crate_mae.features.extraction import Which, describe
+from crate_mae.features.extraction import Which
 from crate_mae.models.image_model import ImageModel
 from crate_mae.models.zoo import untrained
 
@@ -52,25 +51,11 @@ def quantities(model: ImageModel, images: RaceImages) -> Lists:
 def probes(model: ImageModel, images: RaceImages, report: Callable[[float], None]) -> list[float]:
     """Accuracy in per cent of a ridge regression on the mean of patches of each layer's output."""
     fitted = np.sort(np.random.default_rng(0).permutation(len(images.train))[:PROBED])
-    train = _features(model, images.train, fitted, lambda share: report(0.5 * share))
-    test = _features(model, images.test, np.arange(len(images.test)), lambda share: report(0.5 + 0.5 * share))
-    labels, truth = torch.tensor(images.train_labels[fitted]), torch.tensor(images.test_labels)
-    return [quick_probe(train[which], labels, test[which], truth) for which in train]
-
-
-def _features(
-    model: ImageModel,
-    pixels: UInt8[np.ndarray, "n H W c"],
-    chosen: Int[np.ndarray, " m"],
-    report: Callable[[float], None],
-) -> dict[Which, Float[Tensor, "m d"]]:
-    """The mean of patches of each layer's output, for the chosen images."""
     layers = [Which(layer) for layer in range(1, model.config.depth + 1)]
-    found: dict[Which, list[Tensor]] = {which: [] for which in layers}
-    with torch.no_grad():
-        for first in range(0, len(chosen), EVALUATED_AT_ONCE):
-            part = batch(pixels, chosen[first : first + EVALUATED_AT_ONCE], model.config)
-            for which, features in describe(model, layers, part).items():
-                found[which].append(features)
-            report(min(first + EVALUATED_AT_ONCE, len(chosen)) / len(chosen))
-    return {which: torch.cat(parts) for which, parts in found.items()}
+    train = features_of(model, images.train, fitted, layers, lambda share: report(0.5 * share))
+    everything = np.arange(len(images.test))
+    test = features_of(model, images.test, everything, layers, lambda share: report(0.5 + 0.5 * share))
+    labels, truth = torch.tensor(images.train_labels[fitted]), torch.tensor(images.test_labels)
+    return [
+        quick_probe(torch.from_numpy(train[which]), labels, torch.from_numpy(test[which]), truth) for which in layers
+    ]

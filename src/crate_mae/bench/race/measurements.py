@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import nn
 
 from crate_mae.allocator import freed_memory_kept
+from crate_mae.bench.race.features import features_of
 from crate_mae.bench.race.images import RaceImages, batch
 from crate_mae.bench.race.layers import by_layer
 from crate_mae.bench.race.recipes import REFERENCES, Course, Recipe
 from crate_mae.bench.race.training import EVALUATED_AT_ONCE, Report, fast_products, masked_batches, masked_error
 from crate_mae.evaluation.knn import nearest_neighbours
 from crate_mae.evaluation.linear_probe import PAPER_STRENGTHS, linear_probe
+from crate_mae.features.extraction import Which
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.models.classifier import Classifier
 from crate_mae.tokens import patchify
@@ -65,18 +67,15 @@ def features(it: Pretrained, report: Report) -> Numbers:
     """A linear probe with C chosen on the held-out images, fitted to all training images; and 20 neighbours' vote."""
     images = it.images
 
-    def of(pixels: np.ndarray, began: float, share: float) -> Float[np.ndarray, "n d"]:
-        found = []
-        for first in range(0, len(pixels), EVALUATED_AT_ONCE):
-            chosen = np.arange(first, min(first + EVALUATED_AT_ONCE, len(pixels)))
-            with torch.no_grad():
-                found.append(it.model.features(batch(pixels, chosen, it.model.config), pool="mean").numpy())
-            report(began + share * len(found) * EVALUATED_AT_ONCE / len(pixels), "features")
-        return np.concatenate(found)
+    def mean_of_patches(pixels: np.ndarray, chosen: np.ndarray, began: float, share: float) -> np.ndarray:
+        mean = Which(-1, "mean")
+        found = features_of(it.model, pixels, chosen, [mean], lambda done: report(began + share * done, "features"))
+        return found[mean]
 
     used = np.sort(np.random.default_rng(0).permutation(len(images.train))[: it.course.probe_images])
     labels, held_out = images.train_labels[used], images.held_out[used]
-    train, test = of(images.train[used], 0.0, 0.4), of(images.test, 0.4, 0.1)
+    train = mean_of_patches(images.train, used, 0.0, 0.4)
+    test = mean_of_patches(images.test, np.arange(len(images.test)), 0.4, 0.1)
     train_labels, test_labels = torch.tensor(labels), torch.tensor(images.test_labels)
     knn = nearest_neighbours(torch.from_numpy(train), train_labels, torch.from_numpy(test), test_labels)
     fits = 0
