@@ -165,6 +165,7 @@ def errors(tmp_path: Path, picture: Path, checkpoint: Path) -> dict[str, tuple[l
         "too few": (["complete", str(picture), *good, "--rectangle", "0", "1"], "--rectangle takes 4 numbers, not 0 1"),
         "wrong layer": (["probe", "x", "--data", "d", "--layer", "x"], "one of all or a whole number, not x"),
         "a word too many": (["models", "extra"], "can't use extra"),
+        "words too many": (["models", "extra", "words"], "can't use extra; crate-mae models --help"),
         "recipe": (["pretrain", "--recipe", "digitz", *out], "did you mean digits?"),
         "recipe of another verb": (["pretrain", "--recipe", "finetune_digits", *out], "a recipe of crate-mae finetune"),
     }

@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -213,6 +214,9 @@ def test_what_the_hub_does_not_give_gets_one_sentence(hub: FakeHub, monkeypatch:
     with pytest.raises(UserError, match=r"no folder no/such, and the Hugging Face Hub gave no model") as caught:
         ImageModel.from_pretrained("no/such")
     assert "\n" not in str(caught.value)
+    for folder in ("a/b/c", "./crate-photos", "../crate-photos"):
+        with pytest.raises(UserError, match=re.escape(f"{Path(folder)} is no checkpoint")):
+            crate_mae.load(folder)
     with pytest.raises(UserError, match="a/b/c is no checkpoint"):
         ImageModel.from_pretrained("a/b/c")
     monkeypatch.setenv("HF_TOKEN", "another")

@@ -149,6 +149,14 @@ def test_a_remedy_makes_it_fit_and_less_does_not(recipe: str, memory: float) -> 
             assert not planned(recipe, f"accumulation={fewer}", memory=memory).fits
 
 
+def test_numbers_for_people_have_no_exponent() -> None:
+    made = replace(planned("digits", "batch=64", devices=1), step_seconds=1.66, run_seconds=119.0, epochs=19_200.4)
+    text = table(made)
+    assert "1.66 s per step, 119 s in total" in text
+    assert "19,200 epochs of" in text
+    assert "e+" not in text
+
+
 def test_the_largest_micro_batch_fits_and_one_more_image_does_not() -> None:
     largest = planned("crate_mae_base_imagenet").largest_micro_batch
     for images, fits in [(largest, True), (largest + 1, False)]:

@@ -129,8 +129,18 @@ def test_images_without_labels_count_as_one_class(tmp_path: Path) -> None:
         write(tmp_path / "photos" / f"{number}.jpg", number)
     found = look(small_model("crate_mae_tiny"), data=str(tmp_path / "photos"), split="train")
     assert found.class_name is None
+    assert found.available < 40
     assert len(found.coloured) == 8
     assert found.coloured[0].shape == (12, 24, 3)
+
+
+def test_all_images_of_a_folder_without_splits_are_measured(tmp_path: Path) -> None:
+    for number in range(6):
+        write(tmp_path / "photos" / f"{number}.jpg", number)
+    found = look(small_model("crate_mae_tiny"), data=str(tmp_path / "photos"))
+    assert (found.images, found.available, found.settings.split) == (6, 6, None)
+    of_a_set = look(for_digits())
+    assert (of_a_set.available, of_a_set.settings.split) == (450, "test")
 
 
 def test_bad_settings_raise_a_clear_error() -> None:

@@ -178,7 +178,7 @@ def test_the_hours_decide_the_seconds_once(tmp_path: Path, data_root: Path) -> N
         trained = {DeskPretrained(task.model) for task in measured}
         return sum(task.seconds(place) or 0 for task in {*measured, *trained, Decoded(SOURCE), Decoded("cifar10")})
 
-    for hours, words in ((0.05, "too short"), (0, "no campaign in")):
+    for hours, words in ((0.05, r"too short .* Choose --hours 0\.[1-9] or more"), (0, "no campaign in")):
         with pytest.raises(UserError, match=words):
             planned(place, wanted, hours, 2, QUIET)
     assert not (tmp_path / RECORD).exists()

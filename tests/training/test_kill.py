@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import crate_mae
+from crate_mae.training.loop import STOPPING
 from crate_mae.training.run_folder import Run
 from crate_mae.training.training_state import checkpoints_in
 from tests.training.faults import a_step_takes_an_hour, an_image_takes_an_hour
@@ -78,7 +79,8 @@ def test_asked_to_stop_it_saves_and_says_how_to_go_on(number: int, workers: int,
     stopped = checkpoints_in(run / "checkpoints")[-1]
     step = int(stopped.name.removeprefix("step-"))
     assert 14 <= step < 60
-    assert f"Stopped after step {step} of 60; nothing is lost." in said
+    assert said.count(STOPPING) == 1
+    assert said.index(STOPPING) < said.index(f"Stopped after step {step} of 60; nothing is lost.")
     assert Run(run).best_step() == step  # it was evaluated when it stopped
     assert metrics(run)[-1].items() >= {"step": step, "stopped": True}.items()
     assert f"step {step} of 60: train loss" in said

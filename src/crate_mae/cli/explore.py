@@ -38,7 +38,7 @@ def inspect(
     checkpoint: tyro.conf.Positional[CheckpointOrDefault] = None,
     *,
     data_root: Path | None = None,
-    split: Literal["train", "val", "test"] = "test",
+    split: Literal["train", "val", "test"] | None = None,
     images: int = 256,
     mask_ratio: float = 0.75,
     layer: int | None = None,
@@ -51,7 +51,7 @@ def inspect(
 
     Args:
         data_root: The folder of the named sets; data/ by default.
-        split: Split to take images from.
+        split: Split to take images from; by default the test split, or all images of a folder without splits.
         images: Number of images, drawn at random.
         mask_ratio: Fraction of the patches that is masked for the measurements of the decoder.
         layer: Encoder layer of the attention maps and the components, from 1; by default the one before the last.

@@ -59,7 +59,7 @@ def _what_is_wrong(verb: Callable[..., None], name: str, words: Sequence[str], b
     if missing:
         return f"crate-mae {name} needs {' and '.join(missing)}; crate-mae {name} --help says more."
     if found := re.search(r"Unrecognized \w+: (\S+)", text):
-        return f"crate-mae {name} can't use {found[1]}; crate-mae {name} --help says what it takes."
+        return f"crate-mae {name} can't use {found[1].rstrip(',')}; crate-mae {name} --help says what it takes."
     for flag in sorted(options, key=len, reverse=True):
         if re.search(rf"{flag}(?![\w-])", text):
             value = _given_to(flag, words)

@@ -13,7 +13,8 @@ from crate_mae.usable_path import usable
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 BEST = Path("checkpoints") / "best"  # in a run folder
-HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+HUB_NAME = re.compile(r"\w[\w.-]*/[\w.-]+")
+"""owner/name; ./NAME and ../NAME are folders."""
 
 
 def locate(name: str | Path, **hub: Any) -> Path:

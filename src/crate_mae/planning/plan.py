@@ -191,7 +191,7 @@ def _model(config: RunConfig) -> tuple[str, ModelConfig]:
 
 def table(plan: Plan) -> str:
     """The plan in aligned lines."""
-    known = f"{plan.epochs:,.4g} epochs of {plan.images_in_set:,}" if plan.epochs else "the set's size is not known"
+    known = f"{_count(plan.epochs)} epochs of {plan.images_in_set:,}" if plan.epochs else "the set's size is not known"
     micro = f" in {plan.micro_batches} micro-batches of {plan.micro_batch:,}" if plan.micro_batches > 1 else ""
     own = plan.micro_batch * plan.micro_batches
     share = f"{own:,} on each device{micro}" if plan.devices > 1 or micro else "on one device"
@@ -246,8 +246,12 @@ def _si(count: float) -> str:
     return f"{count:,.0f} "
 
 
+def _count(number: float) -> str:
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.4g}"
+
+
 def _time(seconds: float) -> str:
-    for unit, size in [("days", 86_400), ("h", 3_600), ("min", 60), ("s", 1), ("ms", 1e-3)]:
-        if seconds >= 2 * size or unit == "ms":
+    for unit, size, least in [("days", 86_400, 2), ("h", 3_600, 2), ("min", 60, 2), ("s", 1, 1), ("ms", 1e-3, 0)]:
+        if seconds >= least * size:
             return f"{seconds / size:,.3g} {unit}"
     raise AssertionError(seconds)

@@ -1,7 +1,7 @@
 """All measurements of ``crate-mae inspect``, from one pass over some images."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from crate_mae.analysis.components import THRESHOLD, Components, components
 from crate_mae.data.loader import evaluation_batches
 from crate_mae.data.masked import MaskedSamples
 from crate_mae.data.named import Split
-from crate_mae.data.open import open_dataset
+from crate_mae.data.open import find_images
 from crate_mae.data.source import ImageSource, Subset
 from crate_mae.data.transforms import Evaluation, sample_generator
 from crate_mae.errors import UserError
@@ -38,7 +38,8 @@ class Settings:
     """Name of a data set, a folder or shards."""
     data_root: Path | None = None
     """Folder of the named data sets."""
-    split: Split = "test"
+    split: Split | None = None
+    """None for the test split, or for all images of a set that has no splits."""
     images: int = 256
     """Number of images, drawn at random; all if the split has fewer."""
     mask_ratio: float = 0.75
@@ -80,7 +81,10 @@ class Inspection:
 def inspect(model: ImageModel, settings: Settings, console: Console) -> Inspection:
     """Measure a model and its untrained counterpart on the same images and masks."""
     layer = _layer(model, settings.layer)
-    source = open_dataset(settings.data, settings.split, settings.data_root)
+    images = find_images(settings.data, settings.data_root)
+    if settings.split is None and len(images.own) > 1:
+        settings = replace(settings, split="test")
+    source = images.split(settings.split) if settings.split else images.whole()
     order = torch.randperm(len(source), generator=sample_generator(settings.seed)).numpy()
     chosen = order[: settings.images]
     decoder = model if isinstance(model, MaskedAutoencoder) else None

@@ -43,12 +43,13 @@ def _lead(model: ImageModel, found: Inspection) -> str:
     config, settings = model.config, found.settings
     family = {"crate": "white-box (CRATE)", "vit": "ViT"}[config.family]
     layers = f"{config.depth} encoder layers"
+    split = f", split {settings.split}" if settings.split else ""
     if not isinstance(found.layers.decoder, str):
         layers = f"{config.depth} encoder and {config.decoder_depth} decoder layers"
     return (
         f"This {model.kind} of the {family} family has {model.num_parameters:,} parameters in {layers} "
         f"(d = {config.dim}, K = {config.heads} heads, {model.num_patches} patches). It was measured on "
-        f"{found.images} of the {found.available} images of {settings.data}, split {settings.split}, drawn with seed "
+        f"{found.images} of the {found.available} images of {settings.data}{split}, drawn with seed "
         f"{settings.seed}. The untrained model has the same architecture and random weights from the same seed; it was "
         "measured on the same images and masks."
     )

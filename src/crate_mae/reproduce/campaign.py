@@ -5,6 +5,7 @@ of a folder have the same length. A later ``--hours`` runs the tasks that are no
 """
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -66,8 +67,7 @@ def planned(place: Place, wanted: Wanted, hours: float | None, processes: int, c
     elif hours is None:
         seconds = PRETRAIN_SECONDS
     else:
-        available = PLANNED * hours * 3600 * processes * machine.share
-        seconds = _seconds_that_fit(place, wanted, available, speed)
+        seconds = _seconds_that_fit(place, wanted, hours, PLANNED * 3600 * processes * machine.share, speed)
     place = replace(place, scale=desk(seconds, speed))
     if not record.is_file():
         place.out.mkdir(parents=True, exist_ok=True)
@@ -78,8 +78,12 @@ def planned(place: Place, wanted: Wanted, hours: float | None, processes: int, c
     return place
 
 
-def _seconds_that_fit(place: Place, wanted: Wanted, available: float, speed: float) -> float:
-    """The seconds of a pretraining with which all tasks take ``available`` seconds of one core; the sum is linear."""
+def _seconds_that_fit(place: Place, wanted: Wanted, hours: float, seconds_an_hour: float, speed: float) -> float:
+    """The seconds of a pretraining with which all tasks take these hours; the sum is linear.
+
+    An hour of wall-clock time gives ``seconds_an_hour`` of one core.
+    """
+    available = hours * seconds_an_hour
 
     def total(seconds: float) -> float:
         there = replace(place, scale=desk(seconds, speed))
@@ -91,10 +95,10 @@ def _seconds_that_fit(place: Place, wanted: Wanted, available: float, speed: flo
         return PRETRAIN_SECONDS
     seconds = (available - fixed) / slope
     if seconds < SHORTEST:
-        least = (fixed + SHORTEST * slope) / available
+        least = (fixed + SHORTEST * slope) / seconds_an_hour
         raise UserError(
-            f"that is too short for all of it: every pretraining would have {max(seconds, 0):.0f} s. Give {least:.1f} "
-            "times the --hours, or fewer --seeds."
+            f"--hours {hours:g} is too short on this machine as it is now: every pretraining would have "
+            f"{max(seconds, 0):.0f} s. Choose --hours {math.ceil(10 * least) / 10:g} or more, or fewer --seeds."
         )
     return float(round(seconds))
 

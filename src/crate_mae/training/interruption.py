@@ -3,6 +3,7 @@
 A run that waits for images longer than ``PATIENCE`` after the first signal has nothing to finish: the waiting ends.
 """
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ class Stopped(BaseException):
 class Interruption:
     """Whether the run was asked to stop."""
 
+    answer: str = ""
+    """What the first signal is answered with at once, on standard error."""
     asked: bool = False
     waiting: bool = False
 
@@ -36,13 +39,15 @@ class Interruption:
 
 
 @contextmanager
-def interruption() -> Iterator[Interruption]:
+def interruption(answer: str = "") -> Iterator[Interruption]:
     """Catch the signals while the block runs; only in the main thread, since Python allows it nowhere else."""
-    heard = Interruption()
+    heard = Interruption(answer)
 
     def handle(number: int, frame: FrameType | None) -> None:
         if heard.asked and number == signal.SIGINT:
             raise KeyboardInterrupt
+        if heard.answer and not heard.asked:
+            os.write(2, f"{heard.answer}\n".encode())  # safe in a handler
         heard.asked = True
         if heard.waiting:
             signal.setitimer(signal.ITIMER_REAL, PATIENCE)

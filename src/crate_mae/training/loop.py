@@ -32,6 +32,8 @@ from crate_mae.training.tensorboard import Board
 from crate_mae.training.training_state import State, checkpoints_in
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.float32, "float64": torch.float64}
+"""Of the weights, by the precision of a run."""
+STOPPING = "Stopping after this step, an evaluation and a checkpoint; a second Ctrl-C stops at once."
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def train(job: Job, run: Run, processes: Processes, console: Console, tensorboar
     with (
         stopping(batches),  # its workers end with the run, however it ends
         run.logging(),
-        interruption() as stop,
+        interruption(STOPPING if processes.is_main else "") as stop,
         progress(config.task, config.steps, console, done=state.step) as advance,
         Board(run.path, state.step, on=tensorboard and processes.is_main) as board,
     ):
