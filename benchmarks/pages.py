@@ -71,19 +71,18 @@ def race_layers() -> str:
     return race_table.layers_markdown(record("race"))
 
 
-def search_1() -> str:
-    """The trials behind the desk recipes."""
-    return race_search.table(record("search-1"))
+def race_float32() -> str:
+    """The race on a processor without products in bfloat16."""
+    return race_table.markdown(record("race-float32"))
 
 
-def search_2() -> str:
-    """Their second round."""
-    return race_search.table(record("search-2"))
+def race_float32_layers() -> str:
+    return race_table.layers_markdown(record("race-float32"))
 
 
-def search_4() -> str:
-    """The round with Muon and bfloat16."""
-    return race_search.table(record("search-4"))
+def search(number: int) -> str:
+    """The trials of a round behind the desk recipes."""
+    return race_search.table(record(f"search-{number}"))
 
 
 def shipped_models() -> str:
@@ -124,8 +123,9 @@ SCALES = {"desk": "reproduce", "digits": "reproduce-digits"}
 """Folders of their records."""
 TABLES: dict[str, Callable[[], str]] = {
     made.__name__.replace("_", "-"): made
-    for made in (bench, profile, race, race_layers, search_1, search_2, search_4, shipped_models, soak)
+    for made in (bench, profile, race, race_layers, race_float32, race_float32_layers, shipped_models, soak)
 }
+TABLES |= {f"search-{number}": partial(search, number) for number in (1, 2, 4, 5)}
 for scale, folder in SCALES.items():
     TABLES[f"{scale}-protocol"] = partial(protocol, scale)
     for path in (RECORDS / folder).glob("*.json"):
