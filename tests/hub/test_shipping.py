@@ -106,7 +106,7 @@ def test_the_card_has_the_commands_of_every_start_that_trained(
     ship("resumed", "resumed", monkeypatch=monkeypatch)
     card = (shipped.ROOT / "resumed" / "README.md").read_text()
     assert (
-        "| commands | `crate-mae pretrain --recipe digits --set steps=9`; "
+        "| commands, each with `--out RUN --data-root DIR` | `crate-mae pretrain --recipe digits --set steps=9`; "
         "from step 7: `crate-mae pretrain --resume --set steps=15` |"
     ) in card
     assert "/home/me" not in card

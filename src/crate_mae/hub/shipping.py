@@ -181,7 +181,8 @@ def card(model: MaskedAutoencoder, name: str, record: ShippedRecord) -> ModelCar
         pipeline_tag="image-feature-extraction",
         tags=["crate-mae", model.config.family, model.kind, "masked-autoencoder", "safetensors"],
     )
-    recipe = {key: value for key, value in record.recipe.items() if value is not None}
+    titles = {"commands": "commands, each with `--out RUN --data-root DIR`"}
+    recipe = {titles.get(key, key): value for key, value in record.recipe.items() if value is not None}
     parts = [
         f"# {name}",
         f"{record.form}. {KINDS[model.kind]} {FAMILIES[model.config.family]} It comes with crate-mae:",

@@ -81,10 +81,10 @@ class Inspection:
 def inspect(model: ImageModel, settings: Settings, console: Console) -> Inspection:
     """Measure a model and its untrained counterpart on the same images and masks."""
     layer = _layer(model, settings.layer)
-    images = find_images(settings.data, settings.data_root)
-    if settings.split is None and len(images.own) > 1:
+    found = find_images(settings.data, settings.data_root)
+    if settings.split is None and len(found.own) > 1:
         settings = replace(settings, split="test")
-    source = images.split(settings.split) if settings.split else images.whole()
+    source = found.split(settings.split) if settings.split else found.whole()
     order = torch.randperm(len(source), generator=sample_generator(settings.seed)).numpy()
     chosen = order[: settings.images]
     decoder = model if isinstance(model, MaskedAutoencoder) else None
