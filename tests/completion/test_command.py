@@ -13,8 +13,8 @@ import crate_mae
 from crate_mae.cli import main
 from crate_mae.completion import command as complete
 from crate_mae.completion.inpaint import Filled
+from crate_mae.completion.patches import Plan
 from crate_mae.completion.photo import Photo
-from crate_mae.completion.tiles import Plan
 from tests.conftest import small_model
 from tests.data.conftest import write
 

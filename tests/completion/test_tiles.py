@@ -2,44 +2,29 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crate_mae.completion import tiles as tiles_module
 from crate_mae.completion.mask_regions import Region
-from crate_mae.completion.tiles import (
-    LEAST_VISIBLE,
-    ROUNDING,
-    Tile,
-    coverage,
-    lay_tiles,
-    plan_random,
-    plan_region,
-    summed,
-    surround,
-    thickness,
-    tile_weights,
-    touches,
-    views,
-)
+from crate_mae.completion.patches import Plan, Tile, bounds, coverage, summed, thickness
+from crate_mae.completion.tiles import LEAST_VISIBLE, lay_tiles, overlapping, places, plan_region, surround, turns
 from crate_mae.errors import UserError
+from tests.completion.regions import blobs, box
 
 IMAGE, GRID = (64, 64), (8, 8)
 
 
-def box(size: tuple[int, int], top: int, left: int, height: int, width: int) -> Region:
-    region = np.zeros(size, dtype=bool)
-    region[top : top + height, left : left + width] = True
-    return region
+def predicted(plan: Plan) -> Region:
+    """The pixels in the masked patches of any tile."""
+    found = np.zeros_like(plan.region)
+    for number, tile in enumerate(plan.tiles):
+        found[tile.pixels] |= plan.masked_pixels(number)
+    return found
 
 
-def blobs(size: tuple[int, int], seed: int) -> Region:
-    rng = np.random.default_rng(seed)
-    region = np.zeros(size, dtype=bool)
-    for _ in range(rng.integers(1, 5)):
-        top, left = rng.integers(0, size[0]), rng.integers(0, size[1])
-        region |= box(size, top, left, rng.integers(1, 60), rng.integers(1, 60))
-    return region
+def hatching(size: tuple[int, int], every: int, thick: int = 1) -> Region:
+    return np.add.outer(np.arange(size[0]), np.arange(size[1])) % every < thick
 
 
 @settings(max_examples=40, deadline=None)
@@ -74,10 +59,10 @@ def test_a_tile_moves_to_where_the_region_masks_the_fewest_patches() -> None:
     region = np.zeros((100, 120), dtype=bool)
     region[40:60, 50:70] = True
     tile = Tile(18, 28, 64, 64)  # the region touches 4 x 4 patches
-    places = views(tile, region, summed(region), (64, 64), (8, 8))
-    assert [(coverage(region, place, (8, 8)) > 0).sum() for place in [tile, *places]] == [16, *[9] * len(places)]
-    assert len(places) == 4
-    assert all(abs(place.top - tile.top) <= 4 and abs(place.left - tile.left) <= 4 for place in places)
+    found = places(tile, bounds(region), summed(region), IMAGE, GRID)
+    assert [(coverage(region, place, (8, 8)) > 0).sum() for place in [tile, *found]] == [16, *[9] * len(found)]
+    assert len(found) == 4
+    assert all(abs(place.top - tile.top) <= 4 and abs(place.left - tile.left) <= 4 for place in found)
 
 
 def test_a_tile_is_seen_in_several_sizes_but_none_below_the_model_s() -> None:
@@ -85,7 +70,7 @@ def test_a_tile_is_seen_in_several_sizes_but_none_below_the_model_s() -> None:
     region[130:160, 130:160] = True
     for side, sizes in ((100.0, {100, 90, 80}), (70.0, {70, 64}), (50.0, {50})):
         tile = Tile(145 - side / 2, 145 - side / 2, side, side)
-        assert {round(place.height) for place in views(tile, region, summed(region), (64, 64), (8, 8))} == sizes
+        assert {round(place.height) for place in places(tile, bounds(region), summed(region), IMAGE, GRID)} == sizes
 
 
 def test_a_long_region_is_several_tiles_that_overlap_by_half() -> None:
@@ -95,30 +80,6 @@ def test_a_long_region_is_several_tiles_that_overlap_by_half() -> None:
     steps = np.diff([tile.left for tile in tiles])
     assert len(steps) > 5
     assert steps.max() <= 60
-
-
-def test_thickness_is_the_side_of_the_largest_square_inside() -> None:
-    assert thickness(summed(box((50, 60), 3, 4, 17, 30))) == 17
-    assert thickness(summed(np.ones((20, 30), dtype=bool))) == 20
-    assert thickness(summed(np.eye(20, dtype=bool))) == 1
-    region = blobs((40, 50), 3)
-    squares = [
-        side
-        for side in range(1, 41)
-        for row in range(41 - side)
-        for column in range(51 - side)
-        if region[row : row + side, column : column + side].all()
-    ]
-    assert thickness(summed(region)) == max(squares)
-
-
-def test_coverage_is_that_of_a_fine_raster() -> None:
-    region, tile = blobs((60, 80), 1), Tile(3.3, 10.7, 36.5, 48.25)
-    fine = region.repeat(20, 0).repeat(20, 1)
-    rows = ((np.arange(900) + 0.5) / 900 * tile.height + tile.top) * 20
-    columns = ((np.arange(1200) + 0.5) / 1200 * tile.width + tile.left) * 20
-    counted = fine[rows.astype(int)[:, None], columns.astype(int)].reshape(3, 300, 4, 300).mean((1, 3))
-    np.testing.assert_allclose(coverage(region, tile, (3, 4)), counted, atol=0.01)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -139,51 +100,19 @@ def test_every_patch_that_the_region_touches_is_masked_and_no_other(seed: int) -
 def test_a_region_from_edge_to_edge_gets_a_wider_view() -> None:
     region = box((100, 500), 0, 200, 100, 100)
     plan = plan_region(region, IMAGE, GRID)
-    assert plan.tiles == [surround(region)] == [Tile(0, 100, 100, 300)]
+    assert plan.tiles == [surround(bounds(region), region.shape)] == [Tile(0, 100, 100, 300)]
     assert 0.3 < plan.masks.mean() < 0.6
-    nearly_all = box((100, 100), 6, 6, 88, 88)  # touches every patch, and leaves half of those at the edge
-    assert 0.5 < plan_region(nearly_all, IMAGE, GRID).masks.mean() < 1
+    nearly_all = box((100, 100), 6, 6, 88, 88)  # touches every patch, and covers those in the corners by less than half
+    plan = plan_region(nearly_all, IMAGE, GRID)
+    assert [tile.height for tile in plan.tiles] == [100] * 4
+    assert plan.masks.sum(1).tolist() == [61] * 4
+    assert predicted(plan)[nearly_all].all()
 
 
 @pytest.mark.parametrize(("region", "words"), [(np.zeros, "empty"), (np.ones, "too little")])
 def test_nothing_and_everything_are_refused(region: type, words: str) -> None:
     with pytest.raises(UserError, match=words):
         plan_region(region((30, 40), dtype=bool), IMAGE, GRID)
-
-
-@pytest.mark.parametrize("size", [(64, 64), (427, 640), (640, 427), (30, 200), (500, 501), (5, 5)])
-def test_random_cells_are_the_patches_of_every_tile(size: tuple[int, int]) -> None:
-    plan = plan_random(size, IMAGE, GRID, 0.5, torch.Generator().manual_seed(0))
-    assert 0.3 < plan.region.mean() < 0.7
-    covered = np.zeros(size, dtype=bool)
-    for tile, mask in zip(plan.tiles, plan.masks, strict=True):
-        covered[tile.pixels] = True
-        if min(size) >= 64:  # a patch has pixels: it is masked where they are
-            np.testing.assert_allclose(coverage(plan.region, tile, GRID).flatten(), mask, atol=0.3)
-    assert covered[plan.region].all()
-
-
-@pytest.mark.parametrize("ratio", [0.01, 0.99])
-def test_a_picture_of_few_pixels_may_have_none_to_mask_or_none_to_see(ratio: float) -> None:
-    with pytest.raises(UserError, match="1 x 1 pixels is too small"):
-        plan_random((1, 1), IMAGE, GRID, ratio, torch.Generator().manual_seed(0))
-
-
-def test_a_picture_of_the_models_shape_gets_the_mask_of_the_seed() -> None:
-    plan = plan_random((128, 128), IMAGE, GRID, 0.75, torch.Generator().manual_seed(3))
-    from crate_mae import random_mask
-
-    expected = random_mask(1, 64, 0.75, torch.Generator().manual_seed(3)).numpy()
-    assert (plan.masks == expected).all()
-    assert (plan.region == expected.reshape(8, 8).repeat(16, 0).repeat(16, 1)).all()
-
-
-def test_weights_fall_from_the_middle_of_a_tile_to_its_edges() -> None:
-    weights = tile_weights(Tile(0, 0, 10, 20))
-    assert weights.shape == (10, 20)
-    assert (weights > 0).all()
-    assert (np.diff(weights[:5], axis=0) > 0).all()
-    np.testing.assert_allclose(weights, weights[::-1, ::-1], rtol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -200,17 +129,107 @@ def test_every_pixel_of_a_region_is_in_a_tile(seed: int) -> None:
     region = ~region if seed % 10 == 0 else region
     region = ~region if region.mean() > 0.7 else region  # something must stay visible
     plan = plan_region(region, IMAGE, GRID)
-    covered = np.zeros(size, dtype=bool)
-    for tile in plan.tiles:
+    assert predicted(plan)[region].all()
+
+
+# --- thin pieces ---
+
+
+@pytest.mark.parametrize(("every", "thick"), [(6, 1), (6, 2), (12, 2), (20, 9), (30, 12)])
+def test_every_pixel_of_a_hatched_region_is_in_a_masked_patch_of_a_tile(every: int, thick: int) -> None:
+    """Nothing is stretched, some of each tile is visible, and no mask is empty."""
+    region = hatching((150, 220), every, thick)
+    plan = plan_region(region, IMAGE, GRID)
+    assert predicted(plan)[region].all()
+    assert plan.masks.any(1).all()
+    assert not plan.masks.all(1).any()
+    if thick < every / 2:  # no patch is covered by half
+        assert (1 - plan.masks.mean(1) >= LEAST_VISIBLE).all()
+        assert {tile.height / tile.width for tile in plan.tiles} == {1.0}
+
+
+def test_lines_that_cover_no_patch_by_half_are_masked_in_turns() -> None:
+    region = np.zeros((64, 64), dtype=bool)
+    region[::6] = True
+    plan = plan_region(region, IMAGE, GRID)
+    assert plan.tiles == [Tile(0, 0, 64, 64)] * 4
+    assert all(plan.in_turns)
+    assert plan.masks.sum(1).tolist() == [16] * 4
+    assert (plan.masks.sum(0) == 1).all()  # each patch once
+
+
+def test_patches_that_a_region_covers_by_half_are_masked_in_every_turn() -> None:
+    region = hatching((64, 64), 10)
+    region[:8, :16] = True
+    found = turns(Tile(0, 0, 64, 64), region, summed(region), GRID)
+    assert (np.sum([view.mask for view in found], 0) == np.where(np.arange(64).reshape(8, 8) < 2, 4, 1)).all()
+
+
+def test_a_hatched_corner_does_not_change_the_tiles_of_the_rest() -> None:
+    alone = box((400, 600), 250, 400, 60, 60)
+    both = alone.copy()
+    both[:70, :70] = hatching((70, 70), 6)
+    plans = [plan_region(region, IMAGE, GRID) for region in (alone, both)]
+    far = [tile for tile in plans[1].tiles if tile.top > 100 or tile.left > 200]
+    assert {(tile.height, tile.width) for tile in far} == {(tile.height, tile.width) for tile in plans[0].tiles}
+    assert len(far) >= len(plans[0].tiles)
+    assert max(tile.height for tile in plans[1].tiles) == 180
+    assert predicted(plans[1])[both].all()
+
+
+def test_only_the_tiles_of_one_part_are_replaced_by_a_wider_one() -> None:
+    region = box((100, 1000), 0, 200, 100, 100) | box((100, 1000), 40, 900, 20, 20)
+    plan = plan_region(region, IMAGE, GRID)
+    assert plan.tiles[0] == Tile(0, 100, 100, 300)
+    assert len(plan.tiles) > 1
+    assert all(tile.left > 800 and tile.height <= 100 for tile in plan.tiles[1:])
+    assert predicted(plan)[region].all()
+
+
+def test_no_tile_is_without_a_masked_patch() -> None:
+    """Tiles are as large as the blob asks for, and a thin scratch far away can lie at the rim of one."""
+    region = box((427, 640), 100, 100, 80, 100) | box((427, 640), 400, 500, 2, 100)
+    plan = plan_region(region, IMAGE, GRID)
+    assert plan.masks.any(1).all()
+    assert predicted(plan)[region].all()
+
+
+def test_a_shift_leaves_nothing_out_at_the_edge_of_the_picture() -> None:
+    region = box((200, 300), 1, 100, 10, 10)  # at a shift of 3 pixels fewer patches are touched, without the first rows
+    plan = plan_region(region, IMAGE, GRID)
+    assert predicted(plan)[region].all()
+
+
+def test_tiles_that_overlap_are_one_group_also_through_others() -> None:
+    tiles = [Tile(0, left, 10, 10) for left in (0, 5, 10, 30, 35)] + [Tile(9, 44, 10, 10)]
+    assert overlapping(tiles) == [tiles[:3], tiles[3:]]
+    assert overlapping([]) == []
+
+
+# --- time ---
+
+
+def test_many_thin_lines_over_a_large_picture_need_no_more_than_so_many_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles_module, "MOST_TILES", 20)
+    region = hatching((700, 900), 60, 2)
+    tiles = lay_tiles(region, 2, IMAGE)
+    assert 5 < len(tiles) <= 20
+    assert tiles[0].height > 64
+    covered = np.zeros_like(region)
+    for tile in tiles:
         covered[tile.pixels] = True
     assert covered[region].all()
 
 
-def test_the_patches_that_a_region_touches_are_counted() -> None:
-    rng = np.random.default_rng(0)
-    region = blobs((120, 150), 1)
-    for _ in range(50):
-        side = rng.uniform(20, 110)
-        tile = Tile(rng.uniform(0, 120 - side), rng.uniform(0, 150 - side), side, side)
-        expected = np.count_nonzero(coverage(region, tile, GRID) > ROUNDING)
-        assert touches(summed(region), tile, GRID) == expected
+def test_a_plan_looks_at_the_whole_region_a_fixed_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once for each tile: over a large picture that takes minutes."""
+    looked = []
+
+    def count(region: Region) -> tuple[tuple[int, int], tuple[int, int]]:
+        looked.append(region.shape)
+        return bounds(region)
+
+    monkeypatch.setattr(tiles_module, "bounds", count)
+    plan = plan_region(hatching((400, 400), 40), IMAGE, GRID)
+    assert len(plan.tiles) > 100
+    assert len(looked) <= 3

@@ -22,8 +22,10 @@ from crate_mae.completion.mask_regions import (
     region_by_picture,
     region_by_rectangle,
 )
+from crate_mae.completion.patches import Plan
 from crate_mae.completion.photo import Photo, check_size, format_of, read_photo, write_photo
-from crate_mae.completion.tiles import Plan, plan_random, plan_region
+from crate_mae.completion.random_cells import plan_random
+from crate_mae.completion.tiles import plan_region
 from crate_mae.data.folders import SUFFIXES, list_images
 from crate_mae.errors import UserError
 from crate_mae.models.autoencoder import MaskedAutoencoder
@@ -202,7 +204,7 @@ def describe(photo: Photo, plan: Plan) -> str:
 def far_from(model: MaskedAutoencoder, photo: Photo, plan: Plan) -> str:
     """A note if the model is too small for the picture, or gray for a colour picture; otherwise empty."""
     height, width = model.config.image_size
-    scale = max(plan.tiles[0].height / height, plan.tiles[0].width / width)
+    scale = max(max(tile.height / height, tile.width / width) for tile in plan.tiles)
     gray = model.config.channels == 1 and photo.pixels.shape[2] >= 3
     if scale <= COARSE and not gray:
         return ""

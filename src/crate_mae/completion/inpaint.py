@@ -1,6 +1,6 @@
 """A region of a picture completed by a model, at the picture's own size; all other pixels stay as they are."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +11,9 @@ from torch import Tensor
 
 from crate_mae import image_files, image_tensors
 from crate_mae.completion.mask_regions import Region
+from crate_mae.completion.patches import Plan, Tile, bounds, tile_weights
 from crate_mae.completion.photo import Photo
 from crate_mae.completion.seam import without_seam
-from crate_mae.completion.tiles import Plan, Tile, bounds, tile_weights
 from crate_mae.errors import UserError
 from crate_mae.models.autoencoder import MaskedAutoencoder
 from crate_mae.settings import Size
@@ -68,14 +68,18 @@ def completed_region(
     """A model's completion of the region, on the rows and columns of its bounding box: the tiles' weighted mean.
 
     sum_t w_t f_t / sum_t w_t, with f_t tile t as the model completes it, resampled to the picture's pixels, and w_t its
-    ``tile_weights``. Outside the region, where no tile may lie, it is 0.
+    ``tile_weights``. Of a tile whose patches are masked in turns, only the masked patches have a weight: the model
+    predicts no others. Outside the region, where no tile may lie, the result is 0.
     """
     rows, columns = bounds(plan.region)
     total = np.zeros((rows[1] - rows[0], columns[1] - columns[0], picture.shape[2]), dtype=np.float32)
     weight = np.zeros(total.shape[:2], dtype=np.float32)
-    for tile, completed in _complete_tiles(picture, plan, complete, image):
+    for number, completed in enumerate(_complete_tiles(picture, plan, complete, image)):
+        tile = plan.tiles[number]
         inner, here = _within(tile, rows, columns)
         weights = tile_weights(tile)[inner]
+        if plan.in_turns[number]:
+            weights = weights * plan.masked_pixels(number)[inner]
         total[here] += weights[..., None] * enlarge(completed, tile)[inner]
         weight[here] += weights
     return (total / np.maximum(weight, np.finfo(np.float32).tiny)[..., None]).clip(0, 1)
@@ -83,13 +87,34 @@ def completed_region(
 
 def _complete_tiles(
     picture: Float[np.ndarray, "H W c"], plan: Plan, complete: Complete, image: Size
-) -> Iterator[tuple[Tile, Float[np.ndarray, "h w c"]]]:
+) -> Iterator[Float[np.ndarray, "h w c"]]:
     masks = torch.from_numpy(plan.masks)
+    nothing = np.zeros_like(plan.region)
+    continued = continue_picture(picture, plan.region) if plan.thin and any(plan.in_turns) else picture
     for start in range(0, len(plan.tiles), BATCH):
-        tiles: Sequence[Tile] = plan.tiles[start : start + BATCH]
-        crops = np.stack([shrink(picture, plan.region, tile, image) for tile in tiles])
-        completed = complete(torch.from_numpy(crops).permute(0, 3, 1, 2), masks[start : start + BATCH])
-        yield from zip(tiles, completed.permute(0, 2, 3, 1).numpy(), strict=True)
+        some = slice(start, start + BATCH)
+        crops = [
+            shrink(continued, nothing, tile, image)
+            if plan.thin and in_turns
+            else shrink(picture, plan.region, tile, image)
+            for tile, in_turns in zip(plan.tiles[some], plan.in_turns[some], strict=True)
+        ]
+        completed = complete(torch.from_numpy(np.stack(crops)).permute(0, 3, 1, 2), masks[some])
+        yield from completed.permute(0, 2, 3, 1).numpy()
+
+
+def continue_picture(picture: Float[np.ndarray, "H W c"], region: Region) -> Float[np.ndarray, "H W c"]:
+    """The picture with its region filled smoothly from its surroundings: what visible patches show in its place.
+
+    Thin pieces then look as the original does nearly; filled with the mean of the tile, they would be seen as lines. In
+    a thick region the mean is closer to the original.
+    """
+    box = tuple(slice(*side) for side in bounds(region))
+    inside = region[box]
+    continued = picture.copy()
+    empty = np.zeros((*inside.shape, picture.shape[2]), dtype=np.float32)
+    continued[box][inside] = without_seam(picture, region, empty)[inside]
+    return continued
 
 
 def _within(tile: Tile, *box: tuple[int, int]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:

@@ -88,7 +88,7 @@ def write_photo(photo: Photo, path: Path) -> None:
             warnings.warn(f"{path} is written without its EXIF data, which a JPEG can't hold.", stacklevel=1)
             options["exif"] = None
         options |= {"quality": 95, "subsampling": 0}
-    with atomic_write(path) as temporary:  # --out may be the photo itself
+    with atomic_write(path) as temporary:
         image.save(temporary, format=kind, **{name: value for name, value in options.items() if value is not None})
 
 

@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float, Int
 from scipy import ndimage
 
 from crate_mae.completion.mask_regions import Region
-from crate_mae.completion.tiles import bounds
+from crate_mae.completion.patches import bounds
 
 STEPS, FINE_STEPS = 24, 8
 """Steps of conjugate gradients at a coarse and at a fine resolution: enough for what the next coarser can't show."""

@@ -1,113 +1,115 @@
-"""How a model of fixed size is laid over a picture of any size: tiles, their masked patches, and blending weights.
-
-A region is an array (H, W), True for the pixels that are to be completed. A tile is a rectangle of the picture that the
-model sees as one image. All of this is geometry: no model, no pixels.
-"""
+"""How a model of fixed size is laid over a picture of any size: tiles that cover a region, and their masked patches."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import product
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
-import torch
-from jaxtyping import Bool, Float, Int
+from scipy.sparse.csgraph import connected_components
 
 from crate_mae.completion.mask_regions import Region
+from crate_mae.completion.patches import (
+    ROUNDING,
+    Box,
+    Patches,
+    Plan,
+    Sums,
+    Tile,
+    bounds,
+    coverage,
+    pixels_in,
+    summed,
+    thickness,
+    touched,
+    touched_at,
+)
 from crate_mae.errors import UserError
 from crate_mae.settings import Size
-from crate_mae.tokens import random_mask
 
 CONTEXT = 3
 """A tile's side over the region's thickness: as much context on each side as the region is thick."""
 LEAST_VISIBLE = 0.25
-"""The smallest fraction of visible patches in a tile; with fewer, a larger part of the picture is used."""
+"""The smallest fraction of visible patches in a tile; with fewer, its patches take turns, or it is made larger."""
+MOST_TILES = 1000
+"""With more tiles than this number, all are larger: hatching over a large photograph would need tens of thousands."""
+GROWTH = 1.25
+"""The smallest factor by which tiles grow until they are few enough."""
 ZOOMS = (1.0, 0.9, 0.8)
 """Sizes of a tile at which its completions are averaged; none is smaller than the model's image."""
 SHIFTS = np.arange(-4, 4) / 8
 """The shifts of a tile that are tried in each direction, in patches."""
 VIEWS = 4
 """The largest number of shifts that are used for a tile of one size."""
-ROUNDING = 1e-6
-Sums = Int[np.ndarray, "H_1 W_1"]
-"""What ``summed`` gives: the number of a region's pixels in any rectangle then takes four look-ups."""
 
 
-@dataclass(frozen=True)
-class Tile:
-    """A rectangle of a picture, in pixels; its edges need not lie between two of them."""
+class View(NamedTuple):
+    """A tile as a model completes it."""
 
-    top: float
-    left: float
-    height: float
-    width: float
-
-    @property
-    def pixels(self) -> tuple[slice, slice]:
-        """The rows and columns that it touches."""
-        sides = (self.top, self.height), (self.left, self.width)
-        rows, columns = (
-            slice(math.floor(start + ROUNDING), math.ceil(start + length - ROUNDING)) for start, length in sides
-        )
-        return rows, columns
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is completed of a picture, and by which tiles."""
-
-    region: Region
-    tiles: Sequence[Tile]
-    masks: Bool[np.ndarray, "tiles patches"]
-    """The patches of each tile that are masked."""
-
-
-# --- a region of any shape ---
+    tile: Tile
+    mask: Patches
+    in_turns: bool = False
+    """Whether other views mask some of the patches that the region touches."""
 
 
 def plan_region(region: Region, image: Size, grid: Size) -> Plan:
     """Tiles of the model's aspect ratio that cover a region, each with context around it.
 
     Every patch that the region touches is masked, so each tile is shifted by up to half a patch to where the fewest
-    patches are masked (``views``). Where this leaves too little of a tile visible, because the region fills the picture
-    from edge to edge, a single tile takes the region with context in both directions, stretched to the model's aspect
-    ratio.
+    patches are masked (``places``). This can leave too little of a tile visible, for two reasons:
+
+    - The region is thick: the picture is too small for the context around it. Then the tiles of this part of the region
+      are replaced by one that takes it with context in both directions, stretched to the model's aspect ratio.
+    - Thin pieces lie side by side, as in text and hatching. Then the tile's patches take turns (``turns``). Only if
+      this too leaves too little visible, the tile is replaced as above.
+
+    Each pixel of the region is in a masked patch of some tile.
     """
     if not region.any():
         raise UserError("the region is empty; mark at least one pixel of the picture.")
     sums = summed(region)
-    tiles = [
-        view for tile in lay_tiles(region, thickness(sums), image) for view in views(tile, region, sums, image, grid)
-    ]
-    masks = [coverage(region, tile, grid) > ROUNDING for tile in tiles]
-    if min(np.mean(~mask) for mask in masks) < LEAST_VISIBLE:
-        tiles = [surround(region)]
-        covered = coverage(region, tiles[0], grid)
-        masks = [covered > ROUNDING]
-        if np.mean(~masks[0]) < LEAST_VISIBLE:
-            masks = [covered >= 0.5]
-    if any(mask.all() for mask in masks):
+    thick = thickness(sums)
+    laid = lay_tiles(region, thick, image)
+    thick_for_picture = min(laid[0].height, laid[0].width) < CONTEXT * thick - ROUNDING
+    box = bounds(region)
+    seen: dict[Tile, list[View]] = {}
+    crowded = []
+    for tile in laid:
+        seen[tile] = [View(place, touched(sums, place, grid)) for place in places(tile, box, sums, image, grid)]
+        if not enough_visible(seen[tile]) and not thick_for_picture:
+            seen[tile] = turns(tile, region, sums, grid)
+        if not enough_visible(seen[tile]):
+            crowded.append(tile)
+    for part in overlapping(laid if thick_for_picture else crowded):
+        if not set(part).isdisjoint(crowded):
+            seen |= {tile: [] for tile in part} | {part[0]: wider(part, region, sums, grid)}
+    missed = _missed(region, [view for each in seen.values() for view in each])
+    for tile in laid if missed.any() else []:
+        if missed[tile.pixels].any():
+            seen[tile] = seen[tile] + in_place(tile, region, sums, grid)
+    views = [view for each in seen.values() for view in each]
+    if any(view.mask.all() for view in views):
         raise UserError("the region leaves too little of the picture to complete it from; choose a smaller one.")
-    return Plan(region, tiles, np.stack([mask.flatten() for mask in masks]))
+    tiles, masks, in_turns = zip(*views, strict=True)
+    return Plan(
+        region, list(tiles), np.stack([mask.flatten() for mask in masks]), grid, in_turns, not thick_for_picture
+    )
 
 
-def summed(region: Region) -> Sums:
-    """The number of the region's pixels above and left of each corner between pixels."""
-    return np.pad(region.cumsum(0, dtype=np.int32).cumsum(1, dtype=np.int32), ((1, 0), (1, 0)))
+def enough_visible(views: Iterable[View]) -> bool:
+    """Whether each view leaves enough patches visible to complete the others from."""
+    return all(np.mean(~view.mask) >= LEAST_VISIBLE for view in views)
 
 
-def thickness(sums: Sums) -> int:
-    """The side of the largest square inside a region."""
+def _missed(region: Region, views: Iterable[View]) -> Region:
+    """The pixels of the region that no view masks: those that a shift leaves out at the picture's edge."""
+    missed = region.copy()
+    for view in views:
+        missed[view.tile.pixels] &= ~pixels_in(view.mask, view.tile) if view.in_turns else False
+    return missed
 
-    def holds(side: int) -> bool:
-        inside = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
-        return bool((inside == side * side).any())
 
-    low, high = 0, min(sums.shape) - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle - 1)
-    return low
+# --- tiles of one size ---
 
 
 def lay_tiles(region: Region, thick: int, image: Size) -> list[Tile]:
@@ -116,10 +118,17 @@ def lay_tiles(region: Region, thick: int, image: Size) -> list[Tile]:
     A tile is three times as large as the region is thick, but no smaller than the model's image (no detail is gained
     by enlarging the input) and no larger than the picture. Neighbours overlap by half at least.
     """
-    scale = max(CONTEXT * thick / min(image), 1.0)
-    scale = min(scale, *(have / need for have, need in zip(region.shape, image, strict=True)))
+    largest = min(have / need for have, need in zip(region.shape, image, strict=True))
+    scale = min(max(CONTEXT * thick / min(image), 1.0), largest)
+    box = bounds(region)
+    while len(tiles := _tiles_of(scale, region, box, image)) > MOST_TILES:
+        scale = min(max(GROWTH, math.sqrt(len(tiles) / MOST_TILES)) * scale, largest)
+    return tiles
+
+
+def _tiles_of(scale: float, region: Region, box: Box, image: Size) -> list[Tile]:
     height, width = (scale * side for side in image)
-    (top, bottom), (left, right) = bounds(region)
+    (top, bottom), (left, right) = box
     starts = [
         _starts(top, bottom, height, region.shape[0]),
         _starts(left, right, width, region.shape[1]),
@@ -138,45 +147,39 @@ def _starts(start: float, end: float, side: float, whole: int) -> list[float]:
     return np.unique(places.clip(0, whole - side)).tolist()
 
 
-def views(tile: Tile, region: Region, sums: Sums, image: Size, grid: Size) -> list[Tile]:
+# --- the places of a tile ---
+
+
+def places(tile: Tile, box: Box, sums: Sums, image: Size, grid: Size) -> list[Tile]:
     """The tile in a few sizes, each at those places up to half a patch away where the region touches fewest patches.
 
-    A patch that the region only touches is masked whole. The completions of these views are averaged: the mean has no
-    sharp edges between patches, and it is closer to the original (docs/log.md).
+    A patch that the region only touches is masked whole. The completions at these places are averaged: the mean has no
+    sharp edges between patches, and it is closer to the original (docs/log.md). ``box`` has the bounds of the region.
     """
     found: dict[Tile, None] = {}  # a set that keeps its order
     smallest = min(1.0, image[0] / tile.height)
     for zoom in dict.fromkeys(max(zoom, smallest) for zoom in ZOOMS):
         height, width = zoom * tile.height, zoom * tile.width
         middle = Tile(tile.top + (tile.height - height) / 2, tile.left + (tile.width - width) / 2, height, width)
-        found |= dict.fromkeys(_best_places(middle, region, sums, grid))
+        found |= dict.fromkeys(_best_places(middle, box, sums, grid))
     return list(found)
 
 
-def _best_places(tile: Tile, region: Region, sums: Sums, grid: Size) -> list[Tile]:
-    """Up to ``VIEWS`` of the places where the region touches the fewest patches, spread over all of these."""
-    touched: dict[Tile, int] = {}
-    (first, last), (start, end) = bounds(region)
-    tops = _shifted(tile.top, tile.height, grid[0], region.shape[0], first == 0, last == region.shape[0])
-    lefts = _shifted(tile.left, tile.width, grid[1], region.shape[1], start == 0, end == region.shape[1])
-    for top, left in product(tops, lefts):
-        place = replace(tile, top=top, left=left)
-        touched[place] = touches(sums, place, grid)
-    best = [place for place, count in touched.items() if count == min(touched.values())]
-    return [best[number] for number in np.unique(np.linspace(0, len(best) - 1, VIEWS).round().astype(int))]
+def _best_places(tile: Tile, box: Box, sums: Sums, grid: Size) -> list[Tile]:
+    """Up to ``VIEWS`` of the places where the region touches the fewest patches, spread over all of these.
 
-
-def touches(sums: Sums, tile: Tile, grid: Size) -> int:
-    """The number of a tile's patches that the region touches."""
-    (up, down), (left, right) = (
-        (np.floor(edges[:-1] + ROUNDING).astype(int), np.ceil(edges[1:] - ROUNDING).astype(int))
-        for edges in (
-            tile.top + np.arange(grid[0] + 1) * tile.height / grid[0],
-            tile.left + np.arange(grid[1] + 1) * tile.width / grid[1],
-        )
-    )
-    inside = sums[down[:, None], right] - sums[up[:, None], right] - sums[down[:, None], left] + sums[up[:, None], left]
-    return int(np.count_nonzero(inside))
+    None if it touches no patch at one of them: what there is of it at the tile's rim is further inside other tiles.
+    """
+    (first, last), (start, end) = box
+    height, width = sums.shape[0] - 1, sums.shape[1] - 1
+    tops = _shifted(tile.top, tile.height, grid[0], height, first == 0, last == height)
+    lefts = _shifted(tile.left, tile.width, grid[1], width, start == 0, end == width)
+    counts = touched_at(sums, tops, lefts, tile, grid).sum((2, 3))
+    if counts.min() == 0:
+        return []
+    best = np.argwhere(counts == counts.min())
+    spread = best[np.unique(np.linspace(0, len(best) - 1, VIEWS).round().astype(int))]
+    return [replace(tile, top=tops[row], left=lefts[column]) for row, column in spread]
 
 
 def _shifted(start: float, length: float, patches: int, whole: int, at_start: bool, at_end: bool) -> list[float]:
@@ -193,86 +196,60 @@ def _shifted(start: float, length: float, patches: int, whole: int, at_start: bo
     return np.unique(starts).tolist()
 
 
-def surround(region: Region) -> Tile:
-    """The region's bounding box with as much context around it as it is large, clipped to the picture."""
+# --- tiles of which too little stays visible ---
+
+
+def in_place(tile: Tile, region: Region, sums: Sums, grid: Size) -> list[View]:
+    """The tile where it is, with every patch masked that the region touches; in turns if too little stays visible."""
+    whole = [View(tile, touched(sums, tile, grid))]
+    return whole if enough_visible(whole) else turns(tile, region, sums, grid)
+
+
+def turns(tile: Tile, region: Region, sums: Sums, grid: Size) -> list[View]:
+    """The tile up to four times: each patch that the region touches is masked in one of them at least.
+
+    A patch that the region covers by half is masked in all. Of the others, every second one in each direction is masked
+    in the same turn, so that its neighbours are visible.
+    """
+    covered = coverage(region, tile, grid) >= 0.5
+    partly = touched(sums, tile, grid) & ~covered
+    row, column = np.indices(grid) % 2
+    shares = [partly & (2 * row + column == turn) for turn in range(4)]
+    return [View(tile, covered | share, True) for share in shares if share.any()] or [View(tile, covered)]
+
+
+def wider(part: Sequence[Tile], region: Region, sums: Sums, grid: Size) -> list[View]:
+    """One tile for the region in these tiles, with context around it; the whole picture if that is not enough."""
+    rows, columns = (
+        slice(min(side.start for side in sides), max(side.stop for side in sides))
+        for sides in zip(*(tile.pixels for tile in part), strict=True)
+    )
+    (top, bottom), (left, right) = bounds(region[rows, columns])
+    around = surround(
+        ((top + rows.start, bottom + rows.start), (left + columns.start, right + columns.start)), region.shape
+    )
+    view = View(around, touched(sums, around, grid))
+    return [view] if enough_visible([view]) else in_place(Tile(0, 0, *region.shape), region, sums, grid)
+
+
+def surround(box: Box, size: Size) -> Tile:
+    """A box with as much context around it as it is large, clipped to the picture."""
     sides = []
-    for (start, end), whole in zip(bounds(region), region.shape, strict=True):
+    for (start, end), whole in zip(box, size, strict=True):
         length = min(CONTEXT * (end - start), whole)
         sides.append((min(max((start + end - length) / 2, 0), whole - length), length))
     (top, height), (left, width) = sides
     return Tile(top, left, height, width)
 
 
-def bounds(region: Region) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The first row and the one after the last, and the same of the columns."""
-    rows, columns = (np.flatnonzero(region.any(axis)) for axis in (1, 0))
-    return (int(rows[0]), int(rows[-1]) + 1), (int(columns[0]), int(columns[-1]) + 1)
-
-
-def coverage(region: Region, tile: Tile, grid: Size) -> Float[np.ndarray, "h w"]:
-    """The fraction of each patch's area that lies in the region."""
-    rows, columns = tile.pixels
-    down = _overlap(rows, tile.top, tile.height, grid[0])
-    across = _overlap(columns, tile.left, tile.width, grid[1])
-    return down @ region[rows, columns].astype(np.float32) @ across.T
-
-
-def _overlap(pixels: slice, start: float, length: float, cells: int) -> Float[np.ndarray, "cells pixels"]:
-    """The fraction of each of a tile's equal cells that each pixel takes up along one side."""
-    edges = np.arange(cells + 1)[:, None] / cells
-    places = (np.arange(pixels.start, pixels.stop + 1) - start) / length
-    inside = np.minimum(edges[1:], places[1:]) - np.maximum(edges[:-1], places[:-1])
-    return (inside.clip(min=0) * cells).astype(np.float32)
-
-
-# --- random cells ---
-
-
-def plan_random(size: Size, image: Size, grid: Size, ratio: float, generator: torch.Generator) -> Plan:
-    """A mask drawn at random over the whole picture, from cells of the model's patches.
-
-    The picture's shorter side holds as many cells as the model's image; a tile is as many cells as the model has
-    patches, so that cells and patches agree. A picture of the model's aspect ratio needs one tile.
-    """
-    scale = min(have / need for have, need in zip(size, image, strict=True))
-    cells = [
-        max(count, round(have / (scale * side / count))) for have, side, count in zip(size, image, grid, strict=True)
-    ]
-    mask = random_mask(1, cells[0] * cells[1], ratio, generator)[0].numpy().reshape(cells)
-    rows, columns = (
-        ((np.arange(have) + 0.5) * count / have).astype(int) for have, count in zip(size, cells, strict=True)
-    )
-    height, width = (have / count for have, count in zip(size, cells, strict=True))
-    corners = [
-        (row, column)
-        for row in _cell_starts(cells[0], grid[0])
-        for column in _cell_starts(cells[1], grid[1])
-        if mask[row : row + grid[0], column : column + grid[1]].any()
-    ]
-    masks = np.stack([mask[row : row + grid[0], column : column + grid[1]].flatten() for row, column in corners])
-    if masks.all(1).any():
-        raise UserError(f"a mask ratio of {ratio:g} leaves nothing to complete from; choose a lower --mask-ratio.")
-    region = mask[rows[:, None], columns]
-    tiles = [Tile(row * height, column * width, grid[0] * height, grid[1] * width) for row, column in corners]
-    if not region.any() or any(region[tile.pixels].all() for tile in tiles):
-        raise UserError(f"a picture of {size[1]} x {size[0]} pixels is too small for a random mask; use --rectangle.")
-    return Plan(region, tiles, masks)
-
-
-def _cell_starts(cells: int, side: int) -> list[int]:
-    """The starts of tiles of ``side`` cells that cover all cells and overlap by at least half a tile."""
-    count = 1 + math.ceil((cells - side) / max(side // 2, 1))
-    return sorted({round(place) for place in np.linspace(0, cells - side, count)})
-
-
-# --- blending ---
-
-
-def tile_weights(tile: Tile) -> Float[np.ndarray, "h w"]:
-    """The weight of a tile at each of its pixels: 1 in the middle, falling to its edges."""
-    rows, columns = tile.pixels
-    down, across = (
-        (1 - abs(2 * (np.arange(pixels.start, pixels.stop) + 0.5 - start) / length - 1)).clip(min=1e-3)
-        for pixels, start, length in ((rows, tile.top, tile.height), (columns, tile.left, tile.width))
-    )
-    return np.outer(down, across).astype(np.float32)
+def overlapping(tiles: Sequence[Tile]) -> list[list[Tile]]:
+    """The tiles, all of one size, in groups: two that overlap are in the same one."""
+    if not tiles:
+        return []
+    tops, lefts = np.array([(tile.top, tile.left) for tile in tiles]).T
+    near = (abs(tops[:, None] - tops) < tiles[0].height) & (abs(lefts[:, None] - lefts) < tiles[0].width)
+    count, numbers = connected_components(near)
+    groups: list[list[Tile]] = [[] for _ in range(count)]
+    for tile, number in zip(tiles, numbers, strict=True):
+        groups[number].append(tile)
+    return groups
