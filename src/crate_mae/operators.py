@@ -128,7 +128,8 @@ def mssa_tied(
     """
     w = project(tokens, subspaces, heads)
     mixed = merge(attend(w, 1.0, present))
-    count = tokens.shape[-2] if present is None else present.sum(-1)[..., None, None]
+    precise = torch.promote_types(mixed.dtype, torch.float32)
+    count = tokens.shape[-2] if present is None else present.sum(-1)[..., None, None].to(precise)
     return w.shape[-1] / (count * epsilon**2) * (mixed @ subspaces)
 
 

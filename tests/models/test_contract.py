@@ -58,15 +58,16 @@ def test_masked_pixels_never_reach_the_prediction(model: MaskedAutoencoder, imag
 
 
 def test_unequal_counts_equal_the_one_by_one_result(model: MaskedAutoencoder, images: Tensor) -> None:
+    model, images = model.double(), images.double()  # in float32, processors differ by more than the tolerance
     together = model(images, UNEQUAL)
     for i in range(3):
         alone = model(images[i : i + 1], UNEQUAL[i : i + 1])
-        torch.testing.assert_close(together.prediction[i : i + 1], alone.prediction, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(together.prediction[i : i + 1], alone.prediction)
     visible = 1 + (~UNEQUAL).sum(1) if model.config.encoder_sees == "visible" else torch.tensor([1 + N] * 3)
     latents = model.encode(images, UNEQUAL)
     for i in range(3):
         alone = model.encode(images[i : i + 1], UNEQUAL[i])
-        torch.testing.assert_close(latents[i, : visible[i]], alone[0], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(latents[i, : visible[i]], alone[0])
 
 
 def test_encode_then_decode_is_the_prediction(model: MaskedAutoencoder, images: Tensor) -> None:
