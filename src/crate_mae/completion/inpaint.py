@@ -106,8 +106,8 @@ def _complete_tiles(
 def continue_picture(picture: Float[np.ndarray, "H W c"], region: Region) -> Float[np.ndarray, "H W c"]:
     """The picture with its region filled smoothly from its surroundings: what visible patches show in its place.
 
-    Thin pieces then look as the original does nearly; filled with the mean of the tile, they would be seen as lines. In
-    a thick region the mean is closer to the original.
+    Thin pieces then look nearly as in the original; filled with the mean of the tile, the model would see them as
+    lines. In a thick region the mean is closer to the original.
     """
     box = tuple(slice(*side) for side in bounds(region))
     inside = region[box]
